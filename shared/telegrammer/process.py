@@ -1,0 +1,105 @@
+"""What every process of ours does the same way: stop on a signal, hold its role."""
+
+import contextlib
+import os
+import select
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import filelock
+
+from telegrammer.errors import LockHeld, UnsafeFile
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stop:
+    """A wish to stop, made once, that every wait can be woken by.
+
+    ``fileno()`` becomes and stays readable once the wish was made, so that a
+    selector can wait for it beside sockets.
+    """
+
+    def __init__(self) -> None:
+        self._fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def set(self) -> None:
+        os.eventfd_write(self._fd, 1)
+
+    def is_set(self) -> bool:
+        return self.wait(0)
+
+    def wait(self, seconds: float | None) -> bool:
+        """Wait up to ``seconds`` (None: for ever); tell whether the wish was made."""
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        return bool(poll.poll(None if seconds is None else max(0.0, seconds) * 1000))
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def __enter__(self) -> "Stop":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+@contextlib.contextmanager
+def stop_on_signals() -> Iterator[Stop]:
+    """Yield a ``Stop`` that SIGTERM and SIGINT make.
+
+    The signals are blocked in every thread and fetched by one that does nothing
+    else, so that no code ever runs inside a signal handler. Call it before any
+    thread is started: threads inherit the mask.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    with Stop() as stop:
+
+        def fetch() -> None:
+            signal.sigwait(_SIGNALS)
+            stop.set()
+
+        thread = threading.Thread(target=fetch, name="signals")
+        thread.start()
+        try:
+            yield stop
+        finally:
+            if thread.is_alive() and thread.ident is not None:
+                signal.pthread_kill(thread.ident, signal.SIGTERM)
+            thread.join()
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def one_instance(path: Path, role: str) -> Iterator[None]:
+    """Hold the role on a database for as long as the block runs.
+
+    The file is opened without following links, 0600, and never deleted. Raises
+    ``LockHeld`` when another process has it, ``UnsafeFile`` when the file cannot be
+    opened.
+    """
+    flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except OSError as error:
+        raise UnsafeFile(f"cannot open the lock file {path}: {error.strerror}") from None
+    try:
+        os.fchmod(descriptor, 0o600)
+        if not filelock.lock_descriptor(descriptor, blocking=False):
+            raise LockHeld(f"another {role} is running on this database ({path})")
+        yield
+    finally:
+        os.close(descriptor)
