@@ -1,0 +1,105 @@
+"""A process's own row in ``components``: written on every change, and every 5 s."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from telegrammer.clock import Clock
+from telegrammer.errors import StorageUnavailable
+from telegrammer.logs import Log
+from telegrammer.model import State
+from telegrammer.process import Stop
+from telegrammer.store.components import Component, Components
+from telegrammer.store.connection import Database
+
+PERIOD: Final = 5.0  # seconds between two beats
+
+
+class Heartbeat:
+    """What this process says about itself. Any thread may call it.
+
+    A row that cannot be written is no error here: the process then shows as stale,
+    which is the truth, and the log tells why.
+    """
+
+    def __init__(self, database: Database, name: str, clock: Clock, pid: int | None = None) -> None:
+        self._components = Components(database)
+        self._clock = clock
+        self._log = Log(name)
+        self._lock = threading.Lock()
+        self._failing = False
+        now = int(clock.now())
+        pid = os.getpid() if pid is None else pid
+        self._row = Component(name, pid, State.STARTING, None, now, now)
+        self._write()
+
+    def report(
+        self,
+        state: State,
+        reason: str | None = None,
+        failures: int = 0,
+        update_id: int | None = None,
+    ) -> None:
+        """Say what the process does now; ``failures`` counts those in a row."""
+        with self._lock:
+            row = replace(
+                self._row,
+                state=state,
+                reason=reason,
+                consecutive_failures=failures,
+                update_id=update_id,
+            )
+            if row == self._row:
+                return
+            if state != self._row.state:
+                row = replace(row, since=int(self._clock.now()))
+            self._row = row
+            self._write()
+
+    def succeeded(self) -> None:
+        """Note the time of a success; the next beat writes it."""
+        with self._lock:
+            self._row = replace(self._row, last_success_at=int(self._clock.now()))
+
+    def beat(self) -> None:
+        """Write the row."""
+        with self._lock:
+            self._write()
+
+    def remove(self) -> None:
+        """Take the row away: the process ends as asked."""
+        with self._lock, contextlib.suppress(StorageUnavailable):
+            self._components.remove(self._row.name, self._row.pid)
+
+    def _write(self) -> None:
+        self._row = replace(self._row, heartbeat=int(self._clock.now()))
+        try:
+            self._components.write(self._row)
+        except StorageUnavailable as error:
+            if not self._failing:
+                self._log.warning("heartbeat_failed", reason=error.reason)
+            self._failing = True
+        else:
+            self._failing = False
+
+
+@contextlib.contextmanager
+def beating(heartbeat: Heartbeat) -> Iterator[None]:
+    """Beat in a thread of its own for as long as the block runs, then remove the row."""
+    with Stop() as stop:
+
+        def beat() -> None:
+            while not stop.wait(PERIOD):
+                heartbeat.beat()
+
+        thread = threading.Thread(target=beat, name="heartbeat")
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+            heartbeat.remove()

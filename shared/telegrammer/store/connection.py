@@ -1,0 +1,161 @@
+"""A connection to the database, its transactions, and SQLite's errors as ours."""
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+from urllib.parse import quote
+
+from telegrammer.errors import StorageUnavailable
+
+# One transaction that feeds a thousand subscriptions holds the write lock for more
+# than a second; every other writer must outwait it.
+BUSY_TIMEOUT: Final = 5.0
+
+# After a burst the WAL is cut back to this at its next reset, in bytes.
+_WAL_LIMIT: Final = 16 * 1024 * 1024
+
+_REASONS: Final = {
+    "SQLITE_BUSY": "locked",
+    "SQLITE_LOCKED": "locked",
+    "SQLITE_PROTOCOL": "locked",
+    "SQLITE_FULL": "disk_full",
+    "SQLITE_READONLY": "read_only",
+    "SQLITE_IOERR": "io_error",
+    "SQLITE_CANTOPEN": "cannot_open",
+    "SQLITE_PERM": "cannot_open",
+    "SQLITE_CORRUPT": "corrupt",
+    "SQLITE_NOTADB": "corrupt",
+}
+
+
+class Database:
+    """One connection. It serves one thread at a time, one operation at a time.
+
+    Open it after every fork: a connection carried over one corrupts the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open an existing database. Raises ``StorageUnavailable``."""
+        self.path = path
+        with translated_errors():
+            self._connection = sqlite3.connect(
+                f"file:{quote(str(path))}?mode=rw",
+                uri=True,
+                timeout=BUSY_TIMEOUT,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+        try:
+            with translated_errors():
+                self._connection.execute("PRAGMA foreign_keys = ON")
+                self._connection.execute("PRAGMA synchronous = NORMAL")
+                self._connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
+        except StorageUnavailable:
+            self._connection.close()
+            raise
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """Yield a transaction that is committed at the end, rolled back on any error.
+
+        IMMEDIATE: a transaction that reads first and writes later fails at once when
+        another wrote between, whatever the busy timeout.
+        """
+        with translated_errors():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._roll_back()
+                raise
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """Yield a transaction in which all reads see one state of the database."""
+        with translated_errors():
+            self._connection.execute("BEGIN")
+            try:
+                yield self._connection
+            finally:
+                self._roll_back()
+
+    def changed_by_others(self) -> int:
+        """Return a number that differs after another connection has committed."""
+        with translated_errors():
+            row: tuple[int] = self._connection.execute("PRAGMA data_version").fetchone()
+        return row[0]
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _roll_back(self) -> None:
+        # SQLite itself has rolled back after some errors, a full disk among them.
+        if self._connection.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+
+    def __enter__(self) -> "Database":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Pool:
+    """Connections for threads that come and go: each borrows one for an operation."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._idle: list[Database] = []
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def borrow(self) -> Iterator[Database]:
+        """Yield a connection. One that failed is closed, not lent again."""
+        with self._lock:
+            database = self._idle.pop() if self._idle else None
+        database = database or Database(self._path)
+        try:
+            yield database
+        except StorageUnavailable:
+            database.close()
+            raise
+        except BaseException:
+            self._give_back(database)
+            raise
+        self._give_back(database)
+
+    def close(self) -> None:
+        with self._lock:
+            while self._idle:
+                self._idle.pop().close()
+
+    def _give_back(self, database: Database) -> None:
+        with self._lock:
+            self._idle.append(database)
+
+
+@contextlib.contextmanager
+def translated_errors() -> Iterator[None]:
+    """Turn SQLite's environmental errors into ``StorageUnavailable``.
+
+    Broken constraints and wrong SQL are ours to prevent; they pass unchanged.
+    """
+    try:
+        yield
+    except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError):
+        raise
+    except sqlite3.DatabaseError as error:
+        name = getattr(error, "sqlite_errorname", "") or ""
+        primary = "_".join(name.split("_")[:2])
+        raise StorageUnavailable(_REASONS.get(primary, "failed")) from error

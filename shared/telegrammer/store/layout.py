@@ -1,0 +1,163 @@
+"""Is this file a database of ours? Creates it where there is none.
+
+A file of another layout or a newer version is refused without a byte of it, or
+beside it, being changed.
+"""
+
+import contextlib
+import os
+import sqlite3
+from enum import Enum
+from importlib import resources
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from telegrammer.errors import IncompatibleDatabase, StorageUnavailable, UnsafeFile
+from telegrammer.store.connection import BUSY_TIMEOUT, Database, translated_errors
+
+VERSION: Final = 1
+
+_MAGIC: Final = b"SQLite format 3\x00"
+_HEADER_SIZE: Final = 100
+_LEGACY_COLUMNS: Final = {"api_keys": {"name", "key", "created_at"}}
+
+Columns = dict[str, set[str]]
+
+
+class Layout(Enum):
+    """What a file holds."""
+
+    EMPTY = "empty"
+    LEGACY = "legacy"
+    CURRENT = "current"
+
+
+def open_database(path: Path) -> Database:
+    """Return a connection to the database, made first when there is none.
+
+    Raises ``IncompatibleDatabase`` for a layout that this version cannot use,
+    ``UnsafeFile`` for a path that cannot be opened, ``StorageUnavailable``.
+    """
+    create_file(path)
+    layout = inspect(path)
+    if layout is Layout.LEGACY:
+        raise IncompatibleDatabase(
+            f"{path} has the old layout with plaintext keys: stop the old daemon and run"
+            f" `telegrammer migrate --db {path}`"
+        )
+    if layout is Layout.EMPTY:
+        _create_layout(path)
+    return Database(path)
+
+
+def create_file(path: Path) -> None:
+    """Make an empty file, 0600, in a folder, 0700, unless it exists; whatever the umask."""
+    try:
+        _create_folder(path.parent)
+        with contextlib.suppress(FileExistsError):
+            flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(path, flags, 0o600)
+            os.fchmod(descriptor, 0o600)
+            os.close(descriptor)
+        if not path.is_file():
+            raise UnsafeFile(f"{path} is not a file")
+        if not os.access(path, os.R_OK | os.W_OK):
+            raise UnsafeFile(f"{path} cannot be read and written by this user")
+    except OSError as error:
+        raise UnsafeFile(f"cannot create {path}: {error.strerror}") from None
+
+
+def _create_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        _create_folder(folder.parent)
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+            folder.chmod(0o700)
+
+
+def inspect(path: Path) -> Layout:
+    """Return what the file holds, changing nothing. Raises ``IncompatibleDatabase``."""
+    with path.open("rb") as file:
+        header = file.read(_HEADER_SIZE)
+    if not header:
+        return Layout.EMPTY
+    if not header.startswith(_MAGIC):
+        raise IncompatibleDatabase(f"{path} is not a SQLite database; it was not touched")
+    # Opening a database in WAL mode makes files beside it, unless it is said to be
+    # immutable. That is only true while there is no WAL that may hold more.
+    is_ours = int.from_bytes(header[60:64], "big") == VERSION
+    has_wal = path.with_name(path.name + "-wal").exists()
+    mode = "mode=ro" if is_ours or has_wal else "mode=ro&immutable=1"
+    try:
+        with translated_errors():
+            uri = f"file:{quote(str(path))}?{mode}"
+            connection = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT)
+            with contextlib.closing(connection):
+                return _classify(connection, path)
+    except StorageUnavailable as error:
+        if error.reason == "corrupt":
+            raise IncompatibleDatabase(f"{path} is damaged; it was not touched") from None
+        raise
+
+
+def _classify(connection: sqlite3.Connection, path: Path) -> Layout:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    found = _columns(connection)
+    if version > VERSION:
+        raise IncompatibleDatabase(
+            f"{path} has layout {version}, of a newer version of Telegrammer; it was not touched"
+        )
+    if version == VERSION and _is_current(found):
+        return Layout.CURRENT
+    if version == 0 and not found:
+        return Layout.EMPTY
+    if version == 0 and found == _LEGACY_COLUMNS:
+        return Layout.LEGACY
+    raise IncompatibleDatabase(f"{path} has an unknown layout; it was not touched")
+
+
+def _columns(connection: sqlite3.Connection) -> Columns:
+    rows = connection.execute(
+        "SELECT m.name, c.name FROM sqlite_master m LEFT JOIN pragma_table_info(m.name) c"
+        " WHERE m.type IN ('table', 'view') AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+    )
+    found: Columns = {}
+    for table, column in rows:
+        found.setdefault(table, set()).add(column)
+    return found
+
+
+def _is_current(found: Columns) -> bool:
+    with contextlib.closing(sqlite3.connect(":memory:")) as model:
+        create_tables(model)
+        wanted = _columns(model)
+    return all(found.get(table) == columns for table, columns in wanted.items())
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Run the schema's statements, in the caller's transaction, and set the version.
+
+    One at a time: ``executescript`` would commit the caller's transaction first.
+    """
+    text = resources.files("telegrammer.store").joinpath("schema.sql").read_text("utf-8")
+    for statement in text.split("\n--\n"):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _create_layout(path: Path) -> None:
+    with translated_errors():
+        connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None)
+        with contextlib.closing(connection):
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                # Another process may have been faster.
+                if _classify(connection, path) is Layout.EMPTY:
+                    create_tables(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise

@@ -1,0 +1,199 @@
+"""The dispatcher's side: claim, outcome, dead letters, purge.
+
+A subscription is served in order of its jobs' ids, which is the order of ingestion,
+and has at most one job in flight.
+"""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from telegrammer.store.connection import Database
+from telegrammer.store.subscriptions import remove_retired
+
+# Dead jobs that one transaction purges: others wait for the write lock meanwhile.
+_PURGE_CHUNK: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A live job. ``attempt_count`` counts the attempts already begun."""
+
+    id: int
+    subscription_id: int
+    update_id: int
+    payload: str
+    attempt_count: int
+    next_attempt_at: int
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A subscription with live jobs. ``due_at`` is when its oldest may be attempted."""
+
+    subscription_id: int
+    callback_url: str
+    due_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many jobs there are in each state."""
+
+    pending: int
+    in_flight: int
+    dead: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadJob:
+    """What a listing shows of a dead letter: no payload, no URL."""
+
+    id: int
+    subscription_id: int
+    update_id: int
+    attempts: int
+    created_at: int
+    died_at: int
+    reason: str
+
+
+class Turn:
+    """Outcomes and claims that are committed together."""
+
+    def __init__(self, tx: sqlite3.Connection) -> None:
+        self._tx = tx
+
+    def delivered(self, job_id: int) -> bool:
+        """Forget the job; False when it went with its subscription meanwhile."""
+        return self._changed("DELETE FROM deliveries WHERE id = ?", (job_id,))
+
+    def retry(self, job_id: int, at: int, error: str) -> bool:
+        return self._changed(
+            "UPDATE deliveries SET state = 'PENDING', next_attempt_at = ?, last_error = ?"
+            " WHERE id = ?",
+            (at, error, job_id),
+        )
+
+    def dead(self, job_id: int, now: int, error: str) -> bool:
+        """Make the job a dead letter; its age as one counts from ``next_attempt_at``."""
+        return self._changed(
+            "UPDATE deliveries SET state = 'DEAD', next_attempt_at = ?, last_error = ?"
+            " WHERE id = ?",
+            (now, error, job_id),
+        )
+
+    def head(self, subscription_id: int) -> Job | None:
+        """Return the subscription's oldest live job."""
+        # The index is used only for exactly its own term.
+        row = self._tx.execute(
+            "SELECT id, subscription_id, update_id, payload, attempt_count, next_attempt_at,"
+            " created_at FROM deliveries WHERE subscription_id = ? AND state <> 'DEAD'"
+            " ORDER BY id LIMIT 1",
+            (subscription_id,),
+        ).fetchone()
+        return Job(*row) if row else None
+
+    def claim(self, job_id: int) -> None:
+        self._tx.execute(
+            "UPDATE deliveries SET state = 'IN_FLIGHT', attempt_count = attempt_count + 1"
+            " WHERE id = ?",
+            (job_id,),
+        )
+
+    def _changed(self, statement: str, values: tuple[int | str, ...]) -> bool:
+        return self._tx.execute(statement, values).rowcount == 1
+
+
+class Queue:
+    """The jobs of all subscriptions."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[Turn]:
+        """Yield a ``Turn``, committed at the end. Nothing of it counts before."""
+        with self._database.write() as tx:
+            yield Turn(tx)
+            remove_retired(tx)
+
+    def recover(self) -> int:
+        """Put back what was in flight when the last dispatcher ended; return how many."""
+        with self._database.write() as tx:
+            return tx.execute(
+                "UPDATE deliveries SET state = 'PENDING' WHERE state = 'IN_FLIGHT'"
+            ).rowcount
+
+    def lanes(self) -> list[Lane]:
+        """Return the subscriptions that have a live job, one index seek for each."""
+        with self._database.read() as tx:
+            rows = tx.execute(
+                "SELECT s.id, s.callback_url, d.next_attempt_at FROM subscriptions s"
+                " JOIN deliveries d ON d.id = ("
+                "  SELECT id FROM deliveries WHERE subscription_id = s.id AND state <> 'DEAD'"
+                "  ORDER BY id LIMIT 1)"
+            ).fetchall()
+        return [Lane(*row) for row in rows]
+
+    def bot_id(self) -> int | None:
+        """Return the bot that the database is bound to."""
+        with self._database.read() as tx:
+            row: tuple[int] | None = tx.execute("SELECT bot_id FROM poll_state").fetchone()
+        return row[0] if row else None
+
+    def counts(self) -> Counts:
+        with self._database.read() as tx:
+            total, in_flight, dead = tx.execute(
+                "SELECT (SELECT jobs FROM queue_size),"
+                " (SELECT count(*) FROM deliveries WHERE state = 'IN_FLIGHT'),"
+                " (SELECT count(*) FROM deliveries WHERE state = 'DEAD')"
+            ).fetchone()
+        return Counts(total - in_flight - dead, in_flight, dead)
+
+    def purge(self, died_before: int) -> int:
+        """Delete some of the jobs that died before then; return how many.
+
+        Call it again until it returns 0.
+        """
+        with self._database.write() as tx:
+            purged = tx.execute(
+                "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries"
+                " WHERE state = 'DEAD' AND next_attempt_at < ? LIMIT ?)",
+                (died_before, _PURGE_CHUNK),
+            ).rowcount
+            remove_retired(tx)
+            return purged
+
+    def dead_jobs(self) -> list[DeadJob]:
+        """Return the dead letters, the oldest first."""
+        with self._database.read() as tx:
+            rows = tx.execute(
+                "SELECT id, subscription_id, update_id, attempt_count, created_at,"
+                " next_attempt_at, coalesce(last_error, 'unknown') FROM deliveries"
+                " WHERE state = 'DEAD' ORDER BY id"
+            ).fetchall()
+        return [DeadJob(*row) for row in rows]
+
+    def revive(self, job_id: int, now: int) -> bool:
+        """Give a dead letter its whole budget again; False when there is no such one."""
+        with self._database.write() as tx:
+            revived = tx.execute(
+                "UPDATE deliveries SET state = 'PENDING', attempt_count = 0,"
+                " next_attempt_at = ?, created_at = ?, last_error = NULL"
+                " WHERE id = ? AND state = 'DEAD'",
+                (now, now, job_id),
+            )
+            return revived.rowcount == 1
+
+    def delete_dead(self, job_id: int) -> bool:
+        """Delete a dead letter for good; False when there is no such one."""
+        with self._database.write() as tx:
+            deleted = tx.execute(
+                "DELETE FROM deliveries WHERE id = ? AND state = 'DEAD'", (job_id,)
+            )
+            remove_retired(tx)
+            return deleted.rowcount == 1
