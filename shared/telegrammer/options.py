@@ -58,6 +58,7 @@ def _run(
     values: Mapping[str, str | None],
     main: Callable[[settings.Settings], None],
 ) -> int:
+    os.umask(0o077)  # whatever is made beside the database is its owner's alone
     logs.set_up(component, "text", "info", [])
     log = logs.Log(component)
     try:

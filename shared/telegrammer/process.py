@@ -83,6 +83,11 @@ def stop_on_signals() -> Iterator[Stop]:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def lock_path(database: Path, role: str) -> Path:
+    """Return the role's lock file beside the database."""
+    return database.with_name(f"{database.name}.{role}.lock")
+
+
 @contextlib.contextmanager
 def one_instance(path: Path, role: str) -> Iterator[None]:
     """Hold the role on a database for as long as the block runs.

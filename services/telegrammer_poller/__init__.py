@@ -1,0 +1,1 @@
+"""The poller: long-polls the Bot API and ingests each batch in one transaction."""

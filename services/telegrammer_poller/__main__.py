@@ -1,0 +1,77 @@
+"""`telegrammer-poller`: wiring, and nothing else."""
+
+import contextlib
+import random
+import threading
+from collections.abc import Iterator
+
+from telegrammer import __version__
+from telegrammer.clock import SystemClock
+from telegrammer.heartbeat import Heartbeat, beating
+from telegrammer.http import Door
+from telegrammer.logs import Log
+from telegrammer.options import run_daemon
+from telegrammer.process import Stop, lock_path, one_instance, stop_on_signals
+from telegrammer.settings import Settings
+from telegrammer.store.connection import Database
+from telegrammer.store.inbox import Inbox
+from telegrammer.store.layout import open_database
+from telegrammer.telegram.client import BotApi
+from telegrammer_poller.loop import Limits, Poller
+
+
+def main() -> None:
+    """Run the command."""
+    run_daemon(
+        "telegrammer-poller",
+        "Long-poll the Bot API and store each message before acknowledging it.",
+        run,
+    )
+
+
+def run(settings: Settings) -> None:
+    """Poll until a signal; raise ``ExitError`` when it cannot begin."""
+    token = settings.require_token()
+    clock = SystemClock()
+    with contextlib.ExitStack() as held:
+        database = held.enter_context(open_database(settings.db))
+        held.enter_context(one_instance(lock_path(settings.db, "poller"), "poller"))
+        stop = held.enter_context(stop_on_signals())
+        heartbeat = Heartbeat(held.enter_context(Database(settings.db)), "poller", clock)
+        held.enter_context(beating(heartbeat))
+        door = held.enter_context(Door(proxy=settings.telegram_proxy))
+        held.enter_context(_cut_on(stop, door))
+        poller = Poller(
+            BotApi(door, settings.bot_api_url, token),
+            Inbox(database),
+            heartbeat,
+            Limits(settings.poll_timeout, settings.max_jobs),
+            database=settings.db,
+            clock=clock,
+            spread=random.random,
+        )
+        log = Log("poller")
+        log.info("started", version=__version__, db=str(settings.db))
+        poller.run(stop)
+        log.info("stopped")
+
+
+@contextlib.contextmanager
+def _cut_on(stop: Stop, door: Door) -> Iterator[None]:
+    """Cut the running exchange when the stop comes: unconfirmed updates come again."""
+
+    def wait() -> None:
+        stop.wait(None)
+        door.cut()
+
+    thread = threading.Thread(target=wait, name="cut")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+if __name__ == "__main__":
+    main()
