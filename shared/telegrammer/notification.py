@@ -27,6 +27,7 @@ def touch(database: Path) -> None:
         flags = os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         descriptor = os.open(path_of(database), flags, 0o600)
         try:
+            os.fchmod(descriptor, 0o600)  # whatever the umask was
             os.utime(descriptor)
         finally:
             os.close(descriptor)

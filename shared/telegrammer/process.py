@@ -102,9 +102,17 @@ def one_instance(path: Path, role: str) -> Iterator[None]:
     except OSError as error:
         raise UnsafeFile(f"cannot open the lock file {path}: {error.strerror}") from None
     try:
-        os.fchmod(descriptor, 0o600)
-        if not filelock.lock_descriptor(descriptor, blocking=False):
-            raise LockHeld(f"another {role} is running on this database ({path})")
+        _lock(descriptor, path, role)
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path, role: str) -> None:
+    try:
+        os.fchmod(descriptor, 0o600)
+        locked = filelock.lock_descriptor(descriptor, blocking=False)
+    except OSError as error:
+        raise UnsafeFile(f"cannot lock {path}: {error.strerror}") from None
+    if not locked:
+        raise LockHeld(f"another {role} is running on this database ({path})")

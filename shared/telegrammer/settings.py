@@ -17,10 +17,12 @@ from urllib.parse import urlsplit
 from telegrammer.errors import ConfigurationError
 
 PREFIX: Final = "TELEGRAMMER_"
+DEFAULT: Final = "default"
 
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)", re.ASCII)
 _TOKEN: Final = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,128}", re.ASCII)
+_HOST: Final = re.compile(r"[A-Za-z0-9._:%-]{1,253}", re.ASCII)
 _TOKEN_FILE_LIMIT: Final = 4096
 
 # A request or a callback may run this long while its process stops, so that a stop
@@ -52,7 +54,16 @@ def _text(value: str) -> str:
 
 
 def _path(value: str) -> Path:
-    return Path(os.path.abspath(Path(value).expanduser()))
+    try:
+        return Path(os.path.abspath(Path(value).expanduser()))
+    except RuntimeError:
+        raise ValueError("no such home folder: give a path without ~") from None
+
+
+def _host(value: str) -> str:
+    if not _HOST.fullmatch(value):
+        raise ValueError("give an address or a host name of this machine")
+    return value
 
 
 def _count(least: int, most: int) -> Callable[[str], int]:
@@ -121,8 +132,12 @@ def _plain_url(value: str, schemes: tuple[str, ...]) -> tuple[str, str]:
     """Return scheme and host of an absolute URL, or raise ``ValueError``."""
     if not value.isascii() or any(c <= " " or c == "\x7f" for c in value):
         raise ValueError("give a URL in ASCII, without white space")
-    parts = urlsplit(value)
-    _ = parts.port  # raises ValueError when it is not a port
+    try:
+        parts = urlsplit(value)
+        _ = parts.port  # raises ValueError when it is not a port
+    except ValueError:
+        # Its own text quotes the value, which may hold a password.
+        raise ValueError("that is not a URL") from None
     if parts.scheme not in schemes or not parts.hostname:
         raise ValueError("give a URL that begins with " + " or ".join(s + "://" for s in schemes))
     if parts.query or parts.fragment:
@@ -152,8 +167,8 @@ def _proxy(value: str) -> Secret | None:
 
 def _default_db() -> str:
     state = os.environ.get("XDG_STATE_HOME", "")
-    folder = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
-    return str(folder / "telegrammer" / "telegrammer.db")
+    folder = state if state.startswith("/") else "~/.local/state"
+    return folder.rstrip("/") + "/telegrammer/telegrammer.db"
 
 
 def _setting(default: str | Callable[[], str], parse: Callable[[str], T], meaning: str) -> T:
@@ -174,7 +189,7 @@ class Settings:
     telegram_proxy: Secret | None = _setting(
         "", _proxy, "http://, https:// or socks5h:// proxy for the Bot API alone"
     )
-    host: str = _setting("127.0.0.1", _text, "API bind address")
+    host: str = _setting("127.0.0.1", _host, "API bind address")
     port: int = _setting("8080", _count(1, 65535), "API bind port")
     api_workers: int = _setting("2", _count(1, 64), "API processes")
     api_threads: int = _setting("4", _count(1, 64), "requests at once in each API process")
@@ -252,12 +267,22 @@ def load(environment: Mapping[str, str], options: Mapping[str, str | None]) -> S
     """
     values: dict[str, Any] = {}  # what a parser returns is its field's type: ``_setting``
     for setting in SETTINGS:
-        given = options.get(setting.name)
-        name = setting.option if given else setting.variable
-        text = given or environment.get(setting.variable) or setting.default_text()
+        text, source = find(setting, environment, options)
+        name = setting.variable if source == DEFAULT else source
         values[setting.name] = _parsed(setting, name, text)
     values["bot_token"] = _one_token(values["bot_token"], values["bot_token_file"])
     return Settings(**values)
+
+
+def find(
+    setting: Setting, environment: Mapping[str, str], options: Mapping[str, str | None]
+) -> tuple[str, str]:
+    """Return the setting's text and its source: an option, a variable or ``DEFAULT``."""
+    if given := options.get(setting.name):
+        return given, setting.option
+    if given := environment.get(setting.variable):
+        return given, setting.variable
+    return setting.default_text(), DEFAULT
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:

@@ -1,8 +1,10 @@
 """A connection to the database, its transactions, and SQLite's errors as ours."""
 
 import contextlib
+import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -43,7 +45,7 @@ class Database:
         self.path = path
         with translated_errors():
             self._connection = sqlite3.connect(
-                f"file:{quote(str(path))}?mode=rw",
+                f"file:{quote(os.fsencode(path))}?mode=rw",
                 uri=True,
                 timeout=BUSY_TIMEOUT,
                 isolation_level=None,
@@ -51,6 +53,7 @@ class Database:
             )
         try:
             with translated_errors():
+                _use_wal(self._connection)
                 self._connection.execute("PRAGMA foreign_keys = ON")
                 self._connection.execute("PRAGMA synchronous = NORMAL")
                 self._connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
@@ -143,6 +146,23 @@ class Pool:
     def _give_back(self, database: Database) -> None:
         with self._lock:
             self._idle.append(database)
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Set the journal mode, which stays in the file: the first connection changes it.
+
+    For that SQLite wants the file for itself and does not wait by its busy timeout.
+    """
+    deadline = time.monotonic() + BUSY_TIMEOUT
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
 
 
 @contextlib.contextmanager

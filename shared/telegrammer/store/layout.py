@@ -19,7 +19,6 @@ from telegrammer.store.connection import BUSY_TIMEOUT, Database, translated_erro
 VERSION: Final = 1
 
 _MAGIC: Final = b"SQLite format 3\x00"
-_HEADER_SIZE: Final = 100
 _LEGACY_COLUMNS: Final = {"api_keys": {"name", "key", "created_at"}}
 
 Columns = dict[str, set[str]]
@@ -36,8 +35,10 @@ class Layout(Enum):
 def open_database(path: Path) -> Database:
     """Return a connection to the database, made first when there is none.
 
-    Raises ``IncompatibleDatabase`` for a layout that this version cannot use,
-    ``UnsafeFile`` for a path that cannot be opened, ``StorageUnavailable``.
+    Call it while this process has no other connection to the file: a process loses its
+    POSIX locks on a file as soon as it closes any descriptor of it. Raises
+    ``IncompatibleDatabase`` for a layout that this version cannot use, ``UnsafeFile`` for
+    a path that cannot be opened, ``StorageUnavailable``.
     """
     create_file(path)
     layout = inspect(path)
@@ -77,31 +78,68 @@ def _create_folder(folder: Path) -> None:
 
 
 def inspect(path: Path) -> Layout:
-    """Return what the file holds, changing nothing. Raises ``IncompatibleDatabase``."""
-    with path.open("rb") as file:
-        header = file.read(_HEADER_SIZE)
-    if not header:
+    """Return what the file holds, changing nothing, neither in it nor beside it.
+
+    Raises ``IncompatibleDatabase``, and ``UnsafeFile`` when it cannot be read.
+    """
+    while True:
+        before = _signature(path)
+        try:
+            return _look(path)
+        except IncompatibleDatabase:
+            # Read while another process was making it: only a file that keeps still
+            # can be refused.
+            if _signature(path) == before:
+                raise
+
+
+def _signature(path: Path) -> tuple[int, int, bool]:
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise UnsafeFile(f"cannot read {path}: {error.strerror}") from None
+    return status.st_mtime_ns, status.st_size, _beside(path, "-shm").exists()
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _look(path: Path) -> Layout:
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_MAGIC))
+    except OSError as error:
+        raise UnsafeFile(f"cannot read {path}: {error.strerror}") from None
+    if not start:
         return Layout.EMPTY
-    if not header.startswith(_MAGIC):
+    if start != _MAGIC:
         raise IncompatibleDatabase(f"{path} is not a SQLite database; it was not touched")
+    if _beside(path, "-shm").exists():
+        return _read(path, "mode=ro")
     # Opening a database in WAL mode makes files beside it, unless it is said to be
-    # immutable. That is only true while there is no WAL that may hold more.
-    is_ours = int.from_bytes(header[60:64], "big") == VERSION
-    has_wal = path.with_name(path.name + "-wal").exists()
-    mode = "mode=ro" if is_ours or has_wal else "mode=ro&immutable=1"
+    # immutable; and while there is no -shm, no process has it open in that mode.
+    found = _read(path, "mode=ro&immutable=1")
+    if found is not Layout.CURRENT and _beside(path, "-wal").exists():
+        return _read(path, "mode=ro")  # the WAL may hold more
+    return found
+
+
+def _read(path: Path, mode: str) -> Layout:
     try:
         with translated_errors():
-            uri = f"file:{quote(str(path))}?{mode}"
+            uri = f"file:{quote(os.fsencode(path))}?{mode}"
             connection = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT)
             with contextlib.closing(connection):
-                return _classify(connection, path)
+                return classify(connection, path)
     except StorageUnavailable as error:
         if error.reason == "corrupt":
             raise IncompatibleDatabase(f"{path} is damaged; it was not touched") from None
         raise
 
 
-def _classify(connection: sqlite3.Connection, path: Path) -> Layout:
+def classify(connection: sqlite3.Connection, path: Path) -> Layout:
+    """Return what an open database holds. Raises ``IncompatibleDatabase``."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     found = _columns(connection)
     if version > VERSION:
@@ -150,11 +188,10 @@ def _create_layout(path: Path) -> None:
     with translated_errors():
         connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None)
         with contextlib.closing(connection):
-            connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("BEGIN IMMEDIATE")
             try:
                 # Another process may have been faster.
-                if _classify(connection, path) is Layout.EMPTY:
+                if classify(connection, path) is Layout.EMPTY:
                     create_tables(connection)
                 connection.execute("COMMIT")
             except BaseException:
