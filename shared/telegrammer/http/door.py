@@ -1,0 +1,218 @@
+"""The door through which every request of ours leaves."""
+
+import http.client
+import select
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+from socksio.exceptions import SOCKSError
+from urllib3 import HTTPHeaderDict
+
+import telegrammer
+from telegrammer import tls
+from telegrammer.clock import Clock, SystemClock
+from telegrammer.errors import BrokenResponse, HttpError, Unreachable
+from telegrammer.http.dial import Dialler, Server, parse_proxy, parse_target
+from telegrammer.http.line import Limits, Line, Stage
+from telegrammer.http.streams import Stream, lend
+from telegrammer.settings import Secret
+
+# Servers drop connections that were idle for a while, some after 15 s. One that is
+# dropped just when a request leaves costs that request, and a POST is not repeated.
+_IDLE_SECONDS: Final = 10.0
+_CHUNK: Final = 64 * 1024
+
+_HEADERS: Final = {
+    "User-Agent": f"telegrammer/{telegrammer.__version__}",
+    "Accept-Encoding": "identity",
+}
+
+
+@dataclass(frozen=True)
+class Response:
+    """A complete response. ``headers`` is read without regard to case."""
+
+    status: int
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+class Door:
+    """Sends requests, one at a time, over one connection that is kept for a while.
+
+    One thread at a time uses a door; ``cut`` alone may be called from any other. Nothing
+    is taken from the environment but the CA file; there are no cookies, redirects or
+    retries. The proxy is not used for loopback addresses.
+    """
+
+    def __init__(self, proxy: Secret | None = None, clock: Clock | None = None) -> None:
+        """Raise ``ValueError`` for a wrong proxy, ``ConfigurationError`` for a wrong CA file."""
+        clock = clock or SystemClock()
+        through = None if proxy is None else parse_proxy(proxy.reveal())
+        self._line = Line(clock)
+        self._wire = _Wire(self._line, Dialler(self._line, tls.client_context(), through), clock)
+        self._session = _Session()
+        self._session.trust_env = False
+        self._session.headers.clear()
+        self._session.headers.update(_HEADERS)
+        self._session.mount("http://", self._wire)
+        self._session.mount("https://", self._wire)
+
+    def exchange(
+        self,
+        method: str,
+        url: str,
+        limits: Limits,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """Send a request and return its whole response, whatever its status.
+
+        Raises ``Unreachable``, ``TimedOut``, ``BrokenResponse`` or ``Cut``, with nothing
+        in them but a code, and ``ValueError`` for a URL that is not plain ``http`` or
+        ``https``. After an error the next request has a new connection.
+        """
+        parse_target(url)
+        # Raised here, with no other error as its context: those hold the URL.
+        outcome = self._attempt(method, url, limits, body, headers or {})
+        if isinstance(outcome, HttpError):
+            raise outcome
+        return outcome
+
+    def cut(self) -> None:
+        """End the running exchange, and every later one, with ``Cut``."""
+        self._line.cut()
+
+    def drop(self) -> None:
+        """Close the connection; the next request opens another."""
+        self._wire.drop()
+
+    def close(self) -> None:
+        """Give everything back. The door is of no use afterwards."""
+        self._session.close()
+        self._line.close()
+
+    def _attempt(
+        self, method: str, url: str, limits: Limits, body: bytes | None, headers: Mapping[str, str]
+    ) -> Response | HttpError:
+        self._line.begin(limits)
+        try:
+            answer = self._session.request(
+                method, url, data=body, headers=headers, stream=True, allow_redirects=False
+            )
+            whole = _read_body(answer.raw, limits.size)
+        except HttpError as error:
+            failure = type(error)(error.reason)
+        except (OSError, http.client.HTTPException, SOCKSError, urllib3.exceptions.HTTPError) as e:
+            failure = _failure(e, self._line.stage)
+        else:
+            self._wire.keep()
+            return Response(answer.status_code, answer.headers, whole)
+        self.drop()
+        return failure
+
+
+class _Session(requests.Session):
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        """Return None: there are no redirects.
+
+        ``allow_redirects=False`` alone still reads the redirect's body, without a bound.
+        """
+
+
+class _Wire(HTTPAdapter):
+    """requests' transport over one stream of ours."""
+
+    def __init__(self, line: Line, dialler: Dialler, clock: Clock) -> None:
+        super().__init__()
+        self._line = line
+        self._dialler = dialler
+        self._clock = clock
+        self._server: Server | None = None
+        self._stream: Stream | None = None
+        self._may_stay = False
+        self._idle_since: float | None = None
+
+    def send(
+        self, request: requests.PreparedRequest, *_: object, **__: object
+    ) -> requests.Response:
+        url = request.url or ""
+        server = parse_target(url)
+        connection = http.client.HTTPConnection(server.host, server.port)
+        connection.sock = lend(self._connected(server))
+        headers = {"Host": urlsplit(url).netloc, **request.headers}
+        connection.request(request.method or "", request.path_url, request.body, headers)
+        answer = connection.getresponse()
+        self._may_stay = not answer.will_close
+        raw = urllib3.HTTPResponse(
+            answer,
+            HTTPHeaderDict(answer.headers.items()),
+            answer.status,
+            reason=answer.reason,
+            preload_content=False,
+            request_method=request.method,
+        )
+        return self.build_response(request, raw)
+
+    def keep(self) -> None:
+        """Let the connection wait for the next request, if the server lets it.
+
+        Only after a response that was read in full: what is left of one would be taken
+        for the answer to the next request.
+        """
+        if self._may_stay:
+            self._idle_since = self._clock.monotonic()
+        else:
+            self.drop()
+
+    def drop(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def close(self) -> None:
+        self.drop()
+        super().close()
+
+    def _connected(self, server: Server) -> Stream:
+        if self._stream is None or self._server != server or not self._is_fresh(self._stream):
+            self.drop()
+            self._stream = self._dialler.dial(server)
+            self._server = server
+        self._idle_since = None
+        return self._stream
+
+    def _is_fresh(self, stream: Stream) -> bool:
+        """Tell whether the kept connection waits in silence, and not for too long.
+
+        Bytes without a request are the server's goodbye, or not HTTP.
+        """
+        if self._idle_since is None or self._clock.monotonic() - self._idle_since > _IDLE_SECONDS:
+            return False
+        return not self._line.wait([stream.fileno()], select.POLLIN, at_most=0)
+
+
+def _read_body(raw: urllib3.HTTPResponse, most: int) -> bytes:
+    """Return the whole body; urllib3 finds one that is too short at its end only."""
+    body = bytearray()
+    while chunk := raw.read(_CHUNK, decode_content=True):
+        body += chunk
+        if len(body) > most:
+            raise BrokenResponse("too_large")
+    return bytes(body)
+
+
+def _failure(error: Exception, stage: Stage) -> HttpError:
+    """Translate what a library raised; our own errors come through them unchanged."""
+    if stage is not Stage.OPEN:
+        return Unreachable(stage.value)
+    if isinstance(error, OSError):  # while the request left, or before an answer began
+        return Unreachable("connection_closed")
+    if isinstance(error, urllib3.exceptions.ProtocolError | urllib3.exceptions.SSLError):
+        return BrokenResponse("connection_closed")
+    return BrokenResponse("bad_response")

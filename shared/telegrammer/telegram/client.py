@@ -1,0 +1,145 @@
+"""The Bot API's methods that the gateway uses, and what their answers mean."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from telegrammer.errors import (
+    PollingRefused,
+    RateLimited,
+    Rejected,
+    TelegramError,
+    UpstreamFailed,
+)
+from telegrammer.http import Door, Limits, Response
+from telegrammer.model import MalformedUpdate, Update
+from telegrammer.settings import Secret
+from telegrammer.telegram import parsing, slices
+
+_CONNECT: Final = 5.0
+_ANSWER: Final = 10.0  # seconds for an answer, beyond what a long poll waits by itself
+_MIB: Final = 1024 * 1024
+_SECONDS: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
+
+
+class BotApi:
+    """One bot, through one door: one thread at a time.
+
+    Every method raises the door's ``HttpError`` when no usable response came, and a
+    ``TelegramError`` when one came that is not a success. A success is a 2xx whose
+    envelope says ``"ok": true`` and holds a result of the method's type; whatever else
+    is wrong with an answer as a whole is ``UpstreamFailed``.
+    """
+
+    def __init__(self, door: Door, base_url: str, token: Secret) -> None:
+        """Take ``base_url`` as ``Settings`` has it: checked, no slash at its end."""
+        self._door = door
+        self._base_url = base_url
+        self._token = token
+
+    def get_me(self, total_timeout: float) -> int:
+        """Return the bot's own id. ``PollingRefused`` means a wrong token."""
+        me = self._poll_object("getMe", total_timeout)
+        if type(me.get("id")) is not int:
+            raise UpstreamFailed(200)
+        return int(me["id"])
+
+    def get_webhook_url(self, total_timeout: float = _ANSWER) -> str:
+        """Return the URL of the standing webhook, empty when there is none."""
+        info = self._poll_object("getWebhookInfo", total_timeout)
+        if not isinstance(info.get("url"), str):
+            raise UpstreamFailed(200)
+        return str(info["url"])
+
+    def get_updates(
+        self, offset: int | None, limit: int, timeout: int
+    ) -> list[Update | MalformedUpdate]:
+        """Wait up to ``timeout`` seconds for updates; return at most ``limit`` (1 to 100).
+
+        ``offset`` makes Telegram forget every update below it, for good; with None it
+        forgets nothing. Raises ``PollingRefused`` for 401, 404 and 409.
+        """
+        parameters = {"limit": limit, "timeout": timeout, "allowed_updates": ["message"]}
+        if offset is not None:
+            parameters["offset"] = offset
+        limits = Limits(connect=_CONNECT, total=timeout + _ANSWER, size=16 * _MIB)
+        response = self._post("getUpdates", parameters, limits)
+        result = _result(response, polling=True)
+        try:
+            return parsing.parse_updates(result)
+        except ValueError:
+            raise UpstreamFailed(response.status) from None
+
+    def send_message(
+        self, chat_id: int, text: str, connect_timeout: float, total_timeout: float
+    ) -> bytes:
+        """Send a text; return the envelope of the success, in its own bytes.
+
+        Raises ``Rejected`` when Telegram refuses chat or text, finally. After
+        ``TimedOut``, and after a connection that broke, Telegram may have taken the
+        message.
+        """
+        limits = Limits(connect=connect_timeout, total=total_timeout, size=_MIB)
+        response = self._post("sendMessage", {"chat_id": chat_id, "text": text}, limits)
+        _object(response, polling=False)
+        return response.body
+
+    def _poll_object(self, method: str, total_timeout: float) -> dict[str, Any]:
+        limits = Limits(connect=_CONNECT, total=total_timeout, size=_MIB)
+        return _object(self._post(method, {}, limits), polling=True)
+
+    def _post(self, method: str, parameters: Mapping[str, object], limits: Limits) -> Response:
+        url = f"{self._base_url}/bot{self._token.reveal()}/{method}"
+        headers = {"Content-Type": "application/json"}
+        body = json.dumps(parameters).encode("ascii")
+        return self._door.exchange("POST", url, limits, body, headers)
+
+
+def _object(response: Response, polling: bool) -> dict[str, Any]:
+    """Return the result of a success, an object."""
+    result = _result(response, polling)
+    try:
+        value = slices.load(result)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise UpstreamFailed(response.status)
+    return value
+
+
+def _result(response: Response, polling: bool) -> str:
+    """Return the text of a success's result; raise for any other answer.
+
+    Of a refusal, the envelope's own code counts before the HTTP status.
+    """
+    envelope = parsing.parse_envelope(response.body)
+    if envelope is None:
+        raise _refusal(response, response.status, None, polling)
+    if not envelope.ok:
+        raise _refusal(response, envelope.error_code or response.status, envelope, polling)
+    if not 200 <= response.status < 300:
+        raise UpstreamFailed(response.status)
+    return envelope.result
+
+
+def _refusal(
+    response: Response, code: int, envelope: parsing.Envelope | None, polling: bool
+) -> TelegramError:
+    description = envelope.description if envelope else ""
+    if code == 429:
+        return RateLimited(description, _retry_after(response, envelope))
+    if polling and code in (401, 404, 409):
+        return PollingRefused(code, description)
+    # A front end's bare 400 or 403 says nothing about chat or text.
+    if not polling and envelope and code in (400, 403):
+        return Rejected(code, description, envelope.migrate_to_chat_id)
+    return UpstreamFailed(code, description)
+
+
+def _retry_after(response: Response, envelope: parsing.Envelope | None) -> int | None:
+    """Return the seconds to wait, from the envelope or the header; not from any text."""
+    if envelope and envelope.retry_after:
+        return envelope.retry_after
+    header = response.headers.get("Retry-After", "")
+    return parsing.sane_retry_after(int(header)) if _SECONDS.fullmatch(header) else None
