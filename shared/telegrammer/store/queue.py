@@ -132,12 +132,23 @@ class Queue:
         """Return the subscriptions that have a live job, one index seek for each."""
         with self._database.read() as tx:
             rows = tx.execute(
-                "SELECT s.id, s.callback_url, d.next_attempt_at FROM subscriptions s"
+                "SELECT s.id, s.callback_url,"
+                " CASE d.attempt_count WHEN 0 THEN 0 ELSE d.next_attempt_at END"
+                " FROM subscriptions s"
                 " JOIN deliveries d ON d.id = ("
                 "  SELECT id FROM deliveries WHERE subscription_id = s.id AND state <> 'DEAD'"
                 "  ORDER BY id LIMIT 1)"
             ).fetchall()
         return [Lane(*row) for row in rows]
+
+    def advance_retries(self, seconds: int) -> None:
+        """Make retries due earlier, by the seconds that the wall clock was set back."""
+        with self._database.write() as tx:
+            tx.execute(
+                "UPDATE deliveries SET next_attempt_at = next_attempt_at - ?"
+                " WHERE state = 'PENDING' AND attempt_count > 0",
+                (seconds,),
+            )
 
     def bot_id(self) -> int | None:
         """Return the bot that the database is bound to."""

@@ -1,0 +1,1 @@
+"""The dispatcher: callbacks, retries, dead letters, purge."""

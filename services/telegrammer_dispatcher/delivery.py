@@ -1,0 +1,101 @@
+"""One delivery, from its claim to its outcome: what an answer does to its row."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from telegrammer import backoff
+from telegrammer.callbacks.outcome import Answer, Verdict, least_delay, verdict
+from telegrammer.store.queue import Job, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How often, and for how many seconds from its start, a delivery is attempted."""
+
+    attempts: int
+    lifetime: float
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """A job whose callback runs. ``began`` is on the monotonic clock."""
+
+    job: Job
+    attempt: int
+    delivery_id: str
+    began: float
+
+
+class Result(StrEnum):
+    """What became of an attempt; the names of its log events."""
+
+    DELIVERED = "delivered"
+    RETRY = "retry"
+    DEAD = "dead"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``retry_at`` is the due time, Unix seconds, of a delivery that is tried again."""
+
+    result: Result
+    reason: str
+    retry_at: int | None = None
+
+
+def delivery_id(bot_id: int, job: Job) -> str:
+    """Return what receivers know a delivery by: the same on every attempt."""
+    return f"{bot_id}-{job.subscription_id}-{job.update_id}"
+
+
+def spent(job: Job, budget: Budget, now: float) -> str | None:
+    """Return why the job may not be attempted again, or None.
+
+    The first attempt is always made: only trying again has a budget.
+    """
+    if job.attempt_count == 0:
+        return None
+    if job.attempt_count >= budget.attempts:
+        return "attempts_exhausted"
+    if now > job.created_at + budget.lifetime:
+        return "lifetime_exceeded"
+    return None
+
+
+def is_due(job: Job, now: float) -> bool:
+    """Tell whether the job may be attempted now.
+
+    A job that was never attempted waits for nothing, even if a clock that was set
+    back has left it with a due time in the future.
+    """
+    return job.attempt_count == 0 or job.next_attempt_at <= now
+
+
+def settle(
+    turn: Turn, flight: Flight, answer: Answer, budget: Budget, *, now: float, spread: float
+) -> Outcome:
+    """Record what an answer means for the job, and return it."""
+    outcome = _outcome(flight, answer, budget, now, spread)
+    if outcome.result is Result.DELIVERED:
+        is_known = turn.delivered(flight.job.id)
+    elif outcome.retry_at is not None:
+        is_known = turn.retry(flight.job.id, outcome.retry_at, outcome.reason)
+    else:
+        is_known = turn.dead(flight.job.id, int(now), outcome.reason)
+    # Its subscription or key was deleted while it was in flight.
+    return outcome if is_known else Outcome(Result.DROPPED, outcome.reason)
+
+
+def _outcome(flight: Flight, answer: Answer, budget: Budget, now: float, spread: float) -> Outcome:
+    judged = verdict(answer)
+    if judged is Verdict.DELIVERED:
+        return Outcome(Result.DELIVERED, answer.reason)
+    if judged is Verdict.REFUSED or flight.attempt >= budget.attempts:
+        return Outcome(Result.DEAD, answer.reason)
+    delay = backoff.callback_delay(flight.attempt, spread)
+    at = math.ceil(now + max(delay, least_delay(answer.retry_after, now)))
+    if at > flight.job.created_at + budget.lifetime:
+        return Outcome(Result.DEAD, answer.reason)
+    return Outcome(Result.RETRY, answer.reason, at)

@@ -1,0 +1,235 @@
+"""The dispatcher's loop: wait, write outcomes and claims together, start the claimed.
+
+A worker is a slot of the sender, not a thread. A claim is committed before its POST
+begins, an outcome before its slot is used again.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from telegrammer.callbacks.outcome import Answer
+from telegrammer.callbacks.sender import Post, Sender
+from telegrammer.callbacks.url import CallbackUrl
+from telegrammer.clock import Clock
+from telegrammer.errors import StorageUnavailable
+from telegrammer.heartbeat import PERIOD, Heartbeat
+from telegrammer.logs import Log
+from telegrammer.model import State
+from telegrammer.notification import Watch
+from telegrammer.process import Stop
+from telegrammer.store.connection import Database
+from telegrammer.store.queue import Queue
+from telegrammer_dispatcher.delivery import Budget, Flight, Outcome, Result
+from telegrammer_dispatcher.lanes import Lanes
+from telegrammer_dispatcher.round import Ended, Round
+
+LOOK: Final = 1.0  # seconds between two looks of its own: a lost touch costs no job
+REFRESH_GAP: Final = 0.05  # seconds: under load the lanes are read this often at most
+PURGE_PERIOD: Final = 60.0  # seconds
+STORAGE_DELAY: Final = 1.0  # seconds before a transaction that failed is tried again
+JUMP: Final = 2.0  # seconds by which the wall clock must move against the other to count
+STOP_BUDGET: Final = 48.0  # seconds to let running callbacks end and write their outcomes
+
+
+_parsed = functools.lru_cache(maxsize=1024)(CallbackUrl.parse)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """``dead_retention`` is in seconds."""
+
+    budget: Budget
+    dead_retention: float
+
+
+class Dispatcher:
+    """Delivers what is due."""
+
+    def __init__(
+        self,
+        database: Database,
+        sender: Sender[Flight],
+        watch: Watch,
+        heartbeat: Heartbeat,
+        rules: Rules,
+        clock: Clock,
+        spread: Callable[[], float],
+    ) -> None:
+        self._database = database
+        self._queue = Queue(database)
+        self._sender = sender
+        self._watch = watch
+        self._heartbeat = heartbeat
+        self._rules = rules
+        self._clock = clock
+        self._spread = spread
+        self._log = Log("dispatcher")
+        self._lanes = Lanes()
+        self._ended: Ended = []  # answers whose outcome is not written yet
+        self._bot_id: int | None = None
+        self._is_stale = True  # the lanes must be read from the database
+        self._version = 0
+        self._is_stopping = False
+        self._offset = clock.now() - clock.monotonic()
+        now = clock.monotonic()
+        self._next_look = self._next_refresh = self._next_purge = self._resume_at = now
+        self._next_beat = now + PERIOD
+
+    def run(self, stop: Stop) -> None:
+        """Deliver until the stop; then let the running callbacks end, and settle them."""
+        if count := self._queue.recover():
+            self._log.info("recovered", jobs=count)
+        self._sender.watch(self._watch.fileno())
+        self._sender.watch(stop.fileno())
+        while not stop.is_set():
+            self.turn(self._timeout())
+        self._sender.unwatch(stop.fileno())
+        self._finish()
+
+    def turn(self, timeout: float) -> None:
+        """Wait up to ``timeout`` seconds for something to do, and do it."""
+        answers, readable = self._sender.wait(timeout)
+        self._ended += answers
+        if self._watch.fileno() in readable:
+            self._watch.drain()
+            self._is_stale = True
+        if self._clock.monotonic() < self._resume_at:
+            return
+        try:
+            self._look_around()
+            claimed = self._settle_and_claim()
+        except StorageUnavailable as error:
+            self._resume_at = self._clock.monotonic() + STORAGE_DELAY
+            self._log.warning("storage_unavailable", reason=error.reason, retry_in=STORAGE_DELAY)
+            return
+        for flight in claimed:
+            self._start(flight)
+        self._heartbeat.report(State.RUNNING)
+
+    def _finish(self) -> None:
+        self._is_stopping = True
+        end = self._clock.monotonic() + STOP_BUDGET
+        while (self._sender.running or self._ended) and self._clock.monotonic() < end:
+            self.turn(min(self._timeout(), LOOK))
+        if self._ended:
+            self._log.error(
+                "outcomes_not_written", count=len(self._ended), advice="sent again later"
+            )
+
+    def _timeout(self) -> float:
+        """Return the seconds until the loop must turn even if nothing happens."""
+        now = self._clock.monotonic()
+        if now < self._resume_at:
+            return self._resume_at - now
+        turns = [self._next_look - now]
+        if self._is_stale:
+            turns.append(self._next_refresh - now)
+        if not self._is_stopping and self._sender.free:
+            if self._lanes.has_due(self._clock.now()):
+                return 0.0
+            if (due_at := self._lanes.next_due()) is not None:
+                turns.append(due_at - self._clock.now())
+        return max(0.0, min(turns))
+
+    def _look_around(self) -> None:
+        """Do what is due by the clock: look, beat, purge; read the lanes when stale."""
+        now = self._clock.monotonic()
+        self._notice_clock_jump(now)
+        if now >= self._next_look:
+            self._next_look = now + LOOK
+            self._is_stale = self._is_stale or self._database.changed_by_others() != self._version
+        if now >= self._next_beat:
+            self._next_beat = now + PERIOD
+            self._heartbeat.beat()
+        if now >= self._next_purge:
+            self._next_purge = now + PURGE_PERIOD
+            self._purge()
+        if self._is_stale and now >= self._next_refresh:
+            self._next_refresh = now + REFRESH_GAP
+            self._refresh()
+
+    def _refresh(self) -> None:
+        self._version = self._database.changed_by_others()
+        self._lanes.refresh(self._queue.lanes(), self._clock.now())
+        self._bot_id = self._queue.bot_id()
+        self._is_stale = False
+
+    def _notice_clock_jump(self, now: float) -> None:
+        moved = self._clock.now() - now - self._offset
+        if abs(moved) < JUMP:
+            return
+        if moved < 0:
+            # Due times were written on the old clock: waiting must not grow by the jump.
+            self._queue.advance_retries(math.ceil(-moved))
+        self._offset += moved
+        self._is_stale = True
+        self._log.warning("clock_jumped", seconds=round(moved, 1))
+
+    def _purge(self) -> None:
+        died_before = int(self._clock.now() - self._rules.dead_retention)
+        total = 0
+        while count := self._queue.purge(died_before):
+            total += count
+        if total:
+            self._log.warning("purged", dead_jobs=total)
+
+    def _settle_and_claim(self) -> list[Flight]:
+        now = self._clock.now()
+        free = 0 if self._is_stopping or self._bot_id is None else self._sender.free
+        if not self._ended and not (free and self._lanes.has_due(now)):
+            return []
+        this = Round(self._lanes, self._rules.budget, now)
+        try:
+            with self._queue.turn() as turn:
+                this.settle(turn, self._ended, self._spread)
+                this.claim(turn, self._bot_id or 0, free, self._clock.monotonic())
+        except StorageUnavailable:
+            this.undo(self._ended)
+            self._is_stale = True
+            raise
+        this.committed()
+        self._ended = []
+        self._log_round(this)
+        return this.claimed
+
+    def _start(self, flight: Flight) -> None:
+        try:
+            url = _parsed(self._lanes.url(flight.job.subscription_id))
+        except ValueError:  # the row was written by something else than this gateway
+            self._ended.append((flight, Answer(error="bad_url")))
+            return
+        body = flight.job.payload.encode()
+        self._sender.start(flight, Post(url.origin, url.target, body, flight.delivery_id))
+
+    def _log_round(self, this: Round) -> None:
+        for flight, answer, outcome in this.settled:
+            self._log_outcome(flight, answer, outcome)
+        for job, reason in this.buried:
+            self._log.error(
+                "dead", job=job.id, subscription=job.subscription_id, update=job.update_id,
+                attempt=job.attempt_count, reason=reason,
+            )  # fmt: skip
+
+    def _log_outcome(self, flight: Flight, answer: Answer, outcome: Outcome) -> None:
+        write = {
+            Result.DELIVERED: self._log.info,
+            Result.RETRY: self._log.warning,
+            Result.DEAD: self._log.error,
+            Result.DROPPED: self._log.info,
+        }[outcome.result]
+        job = flight.job
+        retry_in = None if outcome.retry_at is None else outcome.retry_at - int(self._clock.now())
+        write(
+            outcome.result.value,
+            job=job.id,
+            subscription=job.subscription_id,
+            update=job.update_id,
+            attempt=flight.attempt,
+            attempts=self._rules.budget.attempts,
+            reason=answer.reason,
+            ms=round((self._clock.monotonic() - flight.began) * 1000),
+            **({} if retry_in is None else {"retry_in": retry_in}),
+        )

@@ -1,0 +1,86 @@
+"""One transaction of the dispatcher: outcomes written, due jobs claimed.
+
+Outcomes come first, so that a lane whose delivery has just ended may be claimed again
+in the same transaction. What the round does to the lanes in memory is undone when the
+transaction fails.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from telegrammer.callbacks.outcome import Answer
+from telegrammer.store.queue import Job, Turn
+from telegrammer_dispatcher.delivery import (
+    Budget,
+    Flight,
+    Outcome,
+    delivery_id,
+    is_due,
+    settle,
+    spent,
+)
+from telegrammer_dispatcher.lanes import Lanes
+
+# Jobs out of budget are buried one by one at their claim: a transaction stays short.
+_LOOKS: Final = 500
+
+Ended = list[tuple[Flight, Answer]]
+
+
+class Round:
+    """What one transaction decides. ``now`` is the wall clock."""
+
+    def __init__(self, lanes: Lanes, budget: Budget, now: float) -> None:
+        self._lanes = lanes
+        self._budget = budget
+        self._now = now
+        self._taken: list[int] = []
+        self._emptied: list[int] = []
+        self.settled: list[tuple[Flight, Answer, Outcome]] = []
+        self.buried: list[tuple[Job, str]] = []
+        self.claimed: list[Flight] = []
+
+    def settle(self, turn: Turn, ended: Ended, spread: Callable[[], float]) -> None:
+        """Write the outcome of each delivery that ended."""
+        for flight, answer in ended:
+            outcome = settle(turn, flight, answer, self._budget, now=self._now, spread=spread())
+            self.settled.append((flight, answer, outcome))
+            if outcome.retry_at is None:
+                self._lanes.ready(flight.job.subscription_id)
+            else:
+                self._lanes.delay(flight.job.subscription_id, outcome.retry_at)
+
+    def claim(self, turn: Turn, bot_id: int, free: int, began: float) -> None:
+        """Claim up to ``free`` due jobs; ``began`` is on the monotonic clock."""
+        for _ in range(_LOOKS):
+            if len(self.claimed) == free:
+                return
+            lane = self._lanes.take(self._now)
+            if lane is None:
+                return
+            self._taken.append(lane)
+            job = turn.head(lane)
+            if job is None:
+                self._emptied.append(lane)
+            elif reason := spent(job, self._budget, self._now):
+                turn.dead(job.id, int(self._now), reason)
+                self.buried.append((job, reason))
+                self._lanes.ready(lane)
+            elif not is_due(job, self._now):
+                self._lanes.delay(lane, job.next_attempt_at)
+            else:
+                turn.claim(job.id)
+                attempt = job.attempt_count + 1
+                self.claimed.append(Flight(job, attempt, delivery_id(bot_id, job), began))
+
+    def committed(self) -> None:
+        """Forget the lanes that turned out empty."""
+        for lane in self._emptied:
+            self._lanes.forget(lane)
+
+    def undo(self, ended: Ended) -> None:
+        """Put the lanes back: nothing of the round was kept, ``ended`` are not settled."""
+        for lane in self._taken:
+            self._lanes.ready(lane)
+        for flight, _ in ended:
+            self._lanes.hold(flight.job.subscription_id)

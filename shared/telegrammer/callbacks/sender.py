@@ -1,0 +1,252 @@
+"""Many POSTs at once in one thread, each with a hard total time.
+
+libcurl's multi interface drives them; one epoll waits for all their sockets and for
+whatever else the caller wants to be woken by. libcurl resolves names in threads of its
+own, ends every exchange at its total time whatever the receiver does, and sends the
+request target byte for byte.
+"""
+
+import select
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Generic, TypeVar
+
+import pycurl
+
+from telegrammer import __version__
+from telegrammer.callbacks.outcome import Answer
+from telegrammer.tls import ca_file
+
+RESPONSE_LIMIT: Final = 64 * 1024  # bytes, decompressed
+USER_AGENT: Final = f"Telegrammer/{__version__}"
+
+_IDLE_CONNECTIONS: Final = 256  # kept open, to as many receivers
+
+_ERRORS: Final = {
+    pycurl.E_OPERATION_TIMEDOUT: "timeout",
+    pycurl.E_COULDNT_RESOLVE_HOST: "dns_failed",
+    pycurl.E_COULDNT_CONNECT: "connect_failed",
+    pycurl.E_SSL_CONNECT_ERROR: "tls_failed",
+    pycurl.E_PEER_FAILED_VERIFICATION: "tls_failed",
+    pycurl.E_SSL_CERTPROBLEM: "tls_failed",
+    pycurl.E_SSL_CACERT_BADFILE: "tls_failed",
+    pycurl.E_SEND_ERROR: "connection_closed",
+    pycurl.E_RECV_ERROR: "connection_closed",
+    pycurl.E_GOT_NOTHING: "connection_closed",
+    pycurl.E_PARTIAL_FILE: "connection_closed",
+    pycurl.E_WRITE_ERROR: "too_large",
+}
+
+_EPOLL_OF: Final = {
+    pycurl.POLL_IN: select.EPOLLIN,
+    pycurl.POLL_OUT: select.EPOLLOUT,
+    pycurl.POLL_INOUT: select.EPOLLIN | select.EPOLLOUT,
+}
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """One POST. ``origin`` is scheme, host and port; ``target`` goes out byte for byte."""
+
+    origin: str
+    target: str
+    body: bytes
+    delivery_id: str
+
+
+class _Slot(Generic[K]):
+    """One libcurl handle, used for one POST after another."""
+
+    def __init__(self, connect_timeout: float, timeout: float) -> None:
+        self.key: K | None = None
+        self.handle = pycurl.Curl()
+        self._headers: list[bytes] = []
+        self._room = 0
+        options: dict[int, object] = {
+            pycurl.POST: 1,
+            pycurl.NOSIGNAL: 1,
+            pycurl.CONNECTTIMEOUT_MS: max(1, int(connect_timeout * 1000)),
+            pycurl.TIMEOUT_MS: max(1, int(timeout * 1000)),
+            pycurl.PROTOCOLS: pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS,
+            pycurl.HTTP_VERSION: pycurl.CURL_HTTP_VERSION_1_1,
+            pycurl.FOLLOWLOCATION: 0,
+            pycurl.PROXY: "",  # the environment's proxies are not for callbacks
+            pycurl.NETRC: pycurl.NETRC_IGNORED,
+            pycurl.CAINFO: ca_file(),
+            # Nothing is asked for, and what comes unasked is still unpacked, so that
+            # the limit counts what a receiver really makes us hold.
+            pycurl.ACCEPT_ENCODING: "",
+            pycurl.HEADERFUNCTION: self._headers.append,
+            pycurl.WRITEFUNCTION: self._take,
+        }
+        for option, value in options.items():
+            self.handle.setopt(option, value)
+
+    def load(self, key: K, post: Post) -> None:
+        self.key = key
+        self._headers.clear()
+        self._room = RESPONSE_LIMIT
+        self.handle.setopt(pycurl.URL, post.origin)
+        self.handle.setopt(pycurl.REQUEST_TARGET, post.target)
+        self.handle.setopt(pycurl.POSTFIELDS, post.body)
+        self.handle.setopt(
+            pycurl.HTTPHEADER,
+            [
+                "Content-Type: application/json",
+                f"X-Telegrammer-Delivery-Id: {post.delivery_id}",
+                f"User-Agent: {USER_AGENT}",
+                "Accept:",
+                "Accept-Encoding:",
+                "Expect:",
+            ],
+        )
+
+    def answer(self) -> Answer:
+        status = int(self.handle.getinfo(pycurl.RESPONSE_CODE))
+        if 200 <= status <= 299:
+            return Answer(status)
+        return Answer(status, retry_after=self._retry_after())
+
+    def _retry_after(self) -> str | None:
+        for line in self._headers:
+            name, _, value = line.partition(b":")
+            if name.strip().lower() == b"retry-after":
+                return value.decode("latin-1").strip()
+        return None
+
+    def _take(self, data: bytes) -> int:
+        self._room -= len(data)
+        # Fewer than were given: libcurl ends the exchange with a write error.
+        return len(data) if self._room >= 0 else 0
+
+
+class Sender(Generic[K]):
+    """A fixed number of POSTs at once; ``K`` names a POST for the caller."""
+
+    def __init__(
+        self,
+        slots: int,
+        connect_timeout: float,
+        timeout: float,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``connect_timeout`` and ``timeout`` (in total) are in seconds."""
+        self._monotonic = monotonic
+        self._epoll = select.epoll()
+        self._extra: set[int] = set()
+        self._timer: float | None = None
+        self._free: list[_Slot[K]] = [_Slot(connect_timeout, timeout) for _ in range(slots)]
+        self._slot_of: dict[pycurl.Curl, _Slot[K]] = {s.handle: s for s in self._free}
+        self._multi = pycurl.CurlMulti()
+        self._multi.setopt(pycurl.M_MAXCONNECTS, _IDLE_CONNECTIONS)
+        self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._watch_socket)
+        self._multi.setopt(pycurl.M_TIMERFUNCTION, self._set_timer)
+
+    @property
+    def free(self) -> int:
+        """How many POSTs can be started now."""
+        return len(self._free)
+
+    @property
+    def running(self) -> int:
+        return len(self._slot_of) - len(self._free)
+
+    def watch(self, descriptor: int) -> None:
+        """Let ``wait`` also end when this descriptor is readable."""
+        self._extra.add(descriptor)
+        self._epoll.register(descriptor, select.EPOLLIN)
+
+    def unwatch(self, descriptor: int) -> None:
+        """Undo ``watch``: a descriptor that stays readable would end every wait."""
+        self._extra.discard(descriptor)
+        self._epoll.unregister(descriptor)
+
+    def start(self, key: K, post: Post) -> None:
+        """Begin a POST in a free slot; ``wait`` returns its answer."""
+        slot = self._free.pop()
+        slot.load(key, post)
+        self._multi.add_handle(slot.handle)
+
+    def wait(self, seconds: float) -> tuple[list[tuple[K, Answer]], set[int]]:
+        """Wait for answers, a watched descriptor, or the time.
+
+        Return the POSTs that ended, and the watched descriptors that are readable.
+        """
+        if self._timer is not None:
+            seconds = min(seconds, self._timer - self._monotonic())
+        readable = set()
+        for descriptor, events in self._epoll.poll(max(0.0, seconds)):
+            if descriptor in self._extra:
+                readable.add(descriptor)
+            else:
+                self._multi.socket_action(descriptor, _curl_events(events))
+        if self._timer is not None and self._timer <= self._monotonic():
+            self._timer = None
+            self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
+        return self._ended(), readable
+
+    def close(self) -> None:
+        """End every POST and connection."""
+        for slot in self._slot_of.values():
+            if slot.key is not None:
+                self._multi.remove_handle(slot.handle)
+            slot.handle.close()
+        self._multi.close()
+        self._epoll.close()
+
+    def _ended(self) -> list[tuple[K, Answer]]:
+        ended = []
+        while True:
+            left, succeeded, failed = self._multi.info_read()
+            ended += [self._release(handle, None) for handle in succeeded]
+            ended += [self._release(handle, code) for handle, code, _text in failed]
+            if not left:
+                return ended
+
+    def _release(self, handle: pycurl.Curl, code: int | None) -> tuple[K, Answer]:
+        slot = self._slot_of[handle]
+        answer = slot.answer() if code is None else Answer(error=_ERRORS.get(code, "bad_response"))
+        self._multi.remove_handle(handle)
+        key, slot.key = slot.key, None
+        self._free.append(slot)
+        assert key is not None  # noqa: S101  (set in ``load``; for the type checker)
+        return key, answer
+
+    def _watch_socket(self, what: int, descriptor: int, _multi: object, known: object) -> None:
+        if what == pycurl.POLL_REMOVE:
+            self._epoll.unregister(descriptor)
+        elif known:
+            self._epoll.modify(descriptor, _EPOLL_OF[what])
+        else:
+            self._epoll.register(descriptor, _EPOLL_OF[what])
+            self._multi.assign(descriptor, True)
+
+    def _set_timer(self, milliseconds: int) -> None:
+        self._timer = None if milliseconds < 0 else self._monotonic() + milliseconds / 1000
+
+    def __enter__(self) -> "Sender[K]":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _curl_events(events: int) -> int:
+    mask = 0
+    if events & (select.EPOLLIN | select.EPOLLHUP):
+        mask |= pycurl.CSELECT_IN
+    if events & select.EPOLLOUT:
+        mask |= pycurl.CSELECT_OUT
+    if events & select.EPOLLERR:
+        mask |= pycurl.CSELECT_ERR
+    return mask
