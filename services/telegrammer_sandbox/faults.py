@@ -51,6 +51,10 @@ class Fault(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         """Whether the method is carried out."""
         return self.run or (self.run is None and not self.literal)
 
+    @property
+    def ends_connection(self) -> bool:
+        return self.close or self.drop or self.cut is not None
+
     def literal_body(self) -> bytes:
         if self.body_base64 is not None:
             return base64.b64decode(self.body_base64, validate=True)

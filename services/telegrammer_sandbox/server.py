@@ -233,11 +233,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _deliver_faulty(self, call: Call, answer: Answer, fault: Fault) -> bool:
         self._linger(call, fault)
-        if fault.close:
+        headers = {**_JSON, **fault.headers}
+        head = self._head(answer, headers)
+        # Set after the head was made: a fault does not announce that it will close.
+        if fault.ends_connection or headers.get("Connection") == "close":
             self.close_connection = True
+        if fault.close:
             return False
         body = answer.body if fault.cut is None else answer.body[: fault.cut]
-        head = self._head(answer, {**_JSON, **fault.headers})
         if fault.drip:
             self._write(head)
             for at in range(len(body)):
@@ -245,8 +248,6 @@ class _Handler(BaseHTTPRequestHandler):
                 self._pause(fault.drip)
         else:
             self._write(head + body)
-        if fault.cut is not None or fault.drop:
-            self.close_connection = True
         return len(body) == len(answer.body)
 
     def _linger(self, call: Call, fault: Fault) -> None:

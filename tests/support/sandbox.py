@@ -90,11 +90,11 @@ class Sandbox:
             fault["body"] = body
         self.control("POST", "faults", {"method": method, **fault})
 
-    def fault_sample(self, method: str, name: str, **fault: object) -> None:
+    def fault_sample(self, method: str, name: str, times: int | None = 1) -> None:
         """Answer as a file of ``tests/samples/errors`` does."""
         sample = json.loads((_SAMPLES / "errors" / name).read_text("ascii"))
-        answer = {key: sample[key] for key in ("headers", "body")}
-        self.fault(method, status=sample["http_status"], **answer, **fault)
+        status, headers = sample["http_status"], sample["headers"]
+        self.fault(method, body=sample["body"], status=status, headers=headers, times=times)
 
     def clear_faults(self) -> None:
         """Remove every fault; what is held stays held."""
