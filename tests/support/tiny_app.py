@@ -1,0 +1,85 @@
+"""A small WSGI application that does what the front's tests ask of it.
+
+It stands where the product's application stands: the paths are the behaviours.
+"""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+from telegrammer_api import front
+
+
+@contextlib.contextmanager
+def opened() -> Iterator[front.Application]:
+    """Yield the application; tell on standard error when it is opened and closed."""
+    log("opened")
+    yield application
+    log("closed")
+
+
+@contextlib.contextmanager
+def broken() -> Iterator[front.Application]:
+    """Fail as an application that cannot be loaded does."""
+    raise RuntimeError("this application cannot be loaded")
+    yield application
+
+
+@contextlib.contextmanager
+def exits() -> Iterator[front.Application]:
+    """End the process instead of yielding an application."""
+    raise SystemExit(5)
+    yield application
+
+
+def log(text: str) -> None:
+    os.write(2, f"tiny_app {text} pid={os.getpid()}\n".encode())
+
+
+def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    path = environ["PATH_INFO"]
+    environ[front.ROUTE] = f"/{path.split('/')[1]}"
+    match path.split("/")[1:]:
+        case ["sleep", seconds]:
+            time.sleep(float(seconds))
+            return _reply(start_response, 200, b"slept")
+        case ["body"]:
+            return _reply(start_response, 200, _whole_body(environ))
+        case ["part"]:
+            return _reply(start_response, 200, environ["wsgi.input"].read(1))
+        case ["refuse", status]:
+            return _reply(start_response, int(status), b'{"ok":false}')
+        case ["big", size]:
+            return _reply(start_response, 200, b"x" * int(size))
+        case ["fail"]:
+            raise ValueError("the application failed with secret-in-exception")
+        case ["die"]:
+            raise SystemExit(7)
+        case ["bad-header"]:
+            start_response("200 OK", [("X-Bad", "a\nb")])
+            return [b""]
+        case ["no-content"]:
+            start_response("204 No Content", [])
+            return []
+    return _reply(start_response, 200, json.dumps(_seen(environ)).encode())
+
+
+def _whole_body(environ: WSGIEnvironment) -> bytes:
+    body = b""
+    while piece := environ["wsgi.input"].read(16384):
+        body += piece
+    return body
+
+
+def _seen(environ: WSGIEnvironment) -> dict[str, object]:
+    texts = {k: v for k, v in environ.items() if isinstance(v, str | int | bool)}
+    return {**texts, "pid": os.getpid()}
+
+
+def _reply(start_response: StartResponse, status: int, body: bytes) -> list[bytes]:
+    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+    start_response(f"{status} Whatever", headers)
+    return [body]
