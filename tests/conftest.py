@@ -1,0 +1,46 @@
+"""What every test can have: real processes, and the watch over secrets."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.processes import Processes
+from support.sandbox import TOKEN, Sandbox
+from support.secrets import Secrets, SecretsHandler
+
+
+@pytest.fixture(scope="session")
+def suite_secrets() -> Iterator[Secrets]:
+    """The secrets of the whole suite; at its end all that was written is looked through."""
+    found = Secrets()
+    found.token(TOKEN)
+    handler = SecretsHandler(found)
+    logger = logging.getLogger("telegrammer")
+    logger.addHandler(handler)
+    yield found
+    logger.removeHandler(handler)
+    found.check()
+
+
+@pytest.fixture
+def secrets(suite_secrets: Secrets) -> Iterator[Secrets]:
+    """The secrets; the test fails when one was written while it ran."""
+    yield suite_secrets
+    suite_secrets.check()
+
+
+@pytest.fixture
+def processes(tmp_path: Path, secrets: Secrets) -> Iterator[Processes]:
+    """Start our commands; see ``support.processes``."""
+    found = Processes(tmp_path, secrets)
+    yield found
+    found.finish()
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    """A "Telegram" of the test's own, in this process."""
+    with Sandbox.start() as found:
+        yield found

@@ -1,0 +1,86 @@
+"""What must never be written anywhere, and everything that the tests saw written.
+
+A test names its secrets here (a key, a message's text, a query string) before it uses
+them; processes, HTTP answers and logs of the test's own process are handed in as they
+come. ``check`` then looks for each secret in all of it. It runs after every test and
+once more at the end, over the whole suite.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+
+# Stands in every text that ``Secrets.text`` makes, so that any of them is found anywhere.
+MARK: Final = "unspeakable"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Something that was written, and where; ``text`` grows as a process goes on."""
+
+    where: str
+    text: Callable[[], str]
+
+
+class Secrets:
+    """The secrets of the suite, and what was written while it ran."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, str] = {MARK: "a text or a query string"}
+        self._written: list[Written] = []
+        self._numbers = count(1)
+
+    def text(self, kind: str = "payload") -> str:
+        """Return a new text, good in a message, a URL or a name, that nobody may write."""
+        return f"{MARK}-{kind}-{next(self._numbers)}"
+
+    def token(self, token: str) -> str:
+        """Keep a bot token secret: whole, and the part that is the secret alone."""
+        self._kinds[token] = "a bot token"
+        self._kinds[token.partition(":")[2]] = "a bot token's second part"
+        return token
+
+    def key(self, key: str) -> str:
+        """Keep an API key and its digest secret."""
+        self._kinds[key] = "an API key"
+        self._kinds[hashlib.sha256(key.encode()).hexdigest()] = "a key's digest"
+        return key
+
+    def wrote(self, where: str, text: str | Callable[[], str]) -> None:
+        """Note that ``text`` was written; a function is asked anew at every check."""
+        self._written.append(Written(where, text if callable(text) else lambda: text))
+
+    def leaks(self) -> list[str]:
+        """Say which kinds of secrets stand where, without repeating one."""
+        return [
+            f"{kind} in {written.where}"
+            for written in self._written
+            for text in [written.text()]
+            for secret, kind in self._kinds.items()
+            if secret in text
+        ]
+
+    def check(self) -> None:
+        """Raise ``AssertionError`` when a secret was written."""
+        leaks = self.leaks()
+        assert not leaks, "; ".join(leaks)
+
+
+class SecretsHandler(logging.Handler):
+    """Hands in what the test's own process logs: events, fields and library lines.
+
+    Tracebacks are left out, since only the product's formatter redacts them.
+    """
+
+    def __init__(self, secrets: Secrets) -> None:
+        super().__init__()
+        self._lines: list[str] = []
+        secrets.wrote("a log of the test's own process", lambda: "\n".join(self._lines))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields: dict[str, object] = getattr(record, "fields", {})
+        shown = {name: value for name, value in fields.items() if name != "traceback"}
+        self._lines.append(f"{record.getMessage()} {shown}")
