@@ -1,0 +1,214 @@
+"""The sender against receivers that misbehave at every byte."""
+
+import gzip
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from support.receiver import Receiver, Reply, drip, endless, silent
+from telegrammer.callbacks.outcome import Answer
+from telegrammer.callbacks.sender import RESPONSE_LIMIT, USER_AGENT, Post, Sender
+
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as receiver:
+        yield receiver
+
+
+def post(origin: str, target: str = "/", body: bytes = b"{}", delivery_id: str = "1-2-3") -> Post:
+    return Post(origin, target, body, delivery_id)
+
+
+def collect(sender: Sender[int], count: int, within: float = 10) -> dict[int, Answer]:
+    answers: dict[int, Answer] = {}
+    end = time.monotonic() + within
+    while len(answers) < count and time.monotonic() < end:
+        ended, _ = sender.wait(0.2)
+        answers.update(ended)
+    assert len(answers) == count, f"{len(answers)} of {count} ended within {within} s"
+    return answers
+
+
+def answer_of(request: Post, timeout: float = 5.0, connect: float = 1.0) -> tuple[Answer, float]:
+    """Return the answer and how many seconds it took."""
+    began = time.monotonic()
+    with Sender[int](1, connect, timeout) as sender:
+        sender.start(0, request)
+        answer = collect(sender, 1, timeout + 3)[0]
+    return answer, time.monotonic() - began
+
+
+def test_the_request_is_exactly_what_the_contract_says(receiver: Receiver) -> None:
+    body = b'{"text":"\\ud83d\\ude00", "n" : 1.0e2}'
+
+    answer, _ = answer_of(post(receiver.url, "/cb?a=1", body, "6-17-5"))
+
+    (request,) = receiver.received
+    assert answer == Answer(200)
+    assert (request.method, request.target, request.body) == ("POST", "/cb?a=1", body)
+    assert request.headers == {
+        "host": receiver.url.removeprefix("http://"),
+        "content-type": "application/json",
+        "content-length": str(len(body)),
+        "user-agent": USER_AGENT,
+        "x-telegrammer-delivery-id": "6-17-5",
+    }
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/a%2fb", "/%7Euser", "/a/../b", "/a/./b", "/%2e%2e/x", "//a//b", "/a%zz", "/a%",
+        '/a|b"<>^`{}[]\\', "/?", "/?a=b&a=b&=%00%ff", "/a?b?c", "/;x=1,2", "/*",
+    ],
+)  # fmt: skip
+def test_the_target_goes_out_byte_for_byte(receiver: Receiver, target: str) -> None:
+    answer_of(post(receiver.url, target))
+
+    assert receiver.received[0].target == target
+
+
+@pytest.mark.parametrize("status", [201, 301, 307, 404, 429, 500])
+def test_a_status_comes_back_and_nothing_is_followed(receiver: Receiver, status: int) -> None:
+    receiver.answer = lambda _: Reply(status, {"Location": "/other", "Retry-After": "7"})
+
+    answer, _ = answer_of(post(receiver.url))
+
+    assert answer == Answer(status, retry_after=None if status == 201 else "7")
+    assert len(receiver.received) == 1
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(raw=silent),
+        Reply(raw=drip(OK + b"X: " + b"y" * 5000)),
+        Reply(raw=drip(OK + b"Content-Length: 5000\r\n\r\n" + b"z" * 5000)),
+        Reply(raw=drip(OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nz\r\n" * 5000)),
+        Reply(raw=endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n")),
+    ],
+    ids=["silent", "dripped head", "dripped body", "dripped chunks", "endless 100s"],
+)
+def test_the_total_time_ends_every_exchange(receiver: Receiver, reply: Reply) -> None:
+    receiver.answer = lambda _: reply
+
+    answer, took = answer_of(post(receiver.url), timeout=0.6)
+
+    # libcurl bounds the size of all heads together, so that endless ones end earlier.
+    assert answer.reason in ("timeout", "connection_closed")
+    assert took < 1.5
+
+
+def test_a_receiver_that_does_not_read_is_cut_off() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        origin = f"http://127.0.0.1:{server.getsockname()[1]}"
+
+        answer, took = answer_of(post(origin, body=b"x" * 20_000_000), timeout=0.6)
+
+    assert answer == Answer(error="timeout")
+    assert took < 1.5
+
+
+def test_nobody_listening_and_unknown_names_have_their_own_reasons() -> None:
+    with socket.socket() as unbound:
+        unbound.bind(("127.0.0.1", 0))
+        origin = f"http://127.0.0.1:{unbound.getsockname()[1]}"
+
+        assert answer_of(post(origin))[0] == Answer(error="connect_failed")
+    assert answer_of(post("http://no-such-host.invalid"))[0].reason in ("dns_failed", "timeout")
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "reason"),
+    [
+        (b"x" * RESPONSE_LIMIT, {}, "http_200"),
+        (b"x" * (RESPONSE_LIMIT + 1), {}, "too_large"),
+        (gzip.compress(b"x" * RESPONSE_LIMIT), {"Content-Encoding": "gzip"}, "http_200"),
+        (gzip.compress(b"x" * 50_000_000), {"Content-Encoding": "gzip"}, "too_large"),
+        (b"not gzip", {"Content-Encoding": "gzip"}, "bad_response"),
+    ],
+    ids=["at the limit", "over it", "unpacked at the limit", "a bomb", "broken"],
+)
+def test_the_response_is_bounded_as_unpacked(
+    receiver: Receiver, body: bytes, headers: dict[str, str], reason: str
+) -> None:
+    receiver.answer = lambda _: Reply(200, headers, body)
+
+    assert answer_of(post(receiver.url))[0].reason == reason
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b"", "connection_closed"),
+        (OK + b"Content-Length: 10\r\n\r\n123", "connection_closed"),
+        (b"this is not HTTP\r\n\r\n", "bad_response"),
+        (OK + b"X: " + b"y" * 400_000, "bad_response"),
+    ],
+    ids=["nothing", "cut short", "not HTTP", "endless header"],
+)
+def test_a_broken_answer_is_no_success(receiver: Receiver, raw: bytes, reason: str) -> None:
+    receiver.answer = lambda _: Reply(raw=lambda connection, _closing: connection.sendall(raw))
+
+    answer, _ = answer_of(post(receiver.url))
+
+    assert answer.error is not None
+    assert answer.reason in (reason, "connection_closed")
+
+
+def test_the_environment_has_no_say(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+
+    answer, _ = answer_of(post(receiver.url))
+
+    assert answer == Answer(200)
+    assert "authorization" not in receiver.received[0].headers
+
+
+def test_cookies_are_not_kept(receiver: Receiver) -> None:
+    receiver.answer = lambda _: Reply(200, {"Set-Cookie": "a=b; Path=/"})
+    with Sender[int](1, 1, 5) as sender:
+        for number in range(2):
+            sender.start(number, post(receiver.url))
+            collect(sender, 1)
+
+    assert all("cookie" not in request.headers for request in receiver.received)
+
+
+def test_posts_run_side_by_side(receiver: Receiver) -> None:
+    with Sender[int](8, 1, 5) as sender:
+        for number in range(8):
+            sender.start(number, post(receiver.url, delivery_id=f"1-1-{number}"))
+        assert (sender.free, sender.running) == (0, 8)
+        assert set(collect(sender, 8)) == set(range(8))
+        assert (sender.free, sender.running) == (8, 0)
+
+    assert {r.delivery_id for r in receiver.received} == {f"1-1-{n}" for n in range(8)}
+
+
+def test_a_connection_is_kept_for_the_next_post(receiver: Receiver) -> None:
+    with Sender[int](2, 1, 5) as sender:
+        for number in range(5):
+            sender.start(number, post(receiver.url))
+            collect(sender, 1)
+
+    assert receiver.connections == 1
+
+
+def test_a_watched_descriptor_ends_the_wait(receiver: Receiver) -> None:
+    left, right = socket.socketpair()
+    with left, right, Sender[int](1, 1, 5) as sender:
+        sender.watch(left.fileno())
+        right.send(b"x")
+        assert sender.wait(5) == ([], {left.fileno()})
+
+        sender.unwatch(left.fileno())
+        assert sender.wait(0) == ([], set())
