@@ -77,6 +77,17 @@ def _create_folder(folder: Path) -> None:
             folder.chmod(0o700)
 
 
+def exists(path: Path) -> bool:
+    """Tell whether there is anything at the path. Raises ``UnsafeFile`` when it cannot be told."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise UnsafeFile(f"cannot look at {path}: {error.strerror}") from None
+    return True
+
+
 def inspect(path: Path) -> Layout:
     """Return what the file holds, changing nothing, neither in it nor beside it.
 

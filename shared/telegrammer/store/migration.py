@@ -12,7 +12,7 @@ from typing import Final
 from telegrammer.errors import Failure, IncompatibleDatabase, StorageUnavailable
 from telegrammer.store.connection import BUSY_TIMEOUT, translated_errors
 from telegrammer.store.keys import check_name
-from telegrammer.store.layout import Layout, classify, create_tables, inspect
+from telegrammer.store.layout import Layout, classify, create_tables, exists, inspect
 
 # Unix seconds that a date can be made of: the years 1 to 9999.
 _TIMES: Final = range(-62135596800, 253402300800)
@@ -74,7 +74,7 @@ def back_up(source: Path, target: Path) -> None:
 
 
 def _inspect_existing(path: Path) -> Layout:
-    if not os.path.lexists(path):
+    if not exists(path):
         raise Failure(f"there is no database at {path}")
     return inspect(path)
 

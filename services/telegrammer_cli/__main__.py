@@ -1,0 +1,92 @@
+"""`telegrammer`: the commands in their order, and how each of them ends."""
+
+import sys
+from typing import Final, NoReturn
+
+import click
+
+from telegrammer import __version__, logs
+from telegrammer.errors import ExitError, StorageUnavailable
+from telegrammer.options import setting_options
+from telegrammer_cli import check, config, database, deliveries, keys, sandbox, status
+from telegrammer_cli.commands import Commands, hide_settings
+from telegrammer_cli.output import complain
+
+_HELP: Final = """The operator's command of Telegrammer, a gateway around one Telegram bot.
+
+Every command works beside the running daemons. `telegrammer COMMAND --help` tells more.
+"""
+
+_EPILOG: Final = """\b
+Examples:
+  telegrammer add-key billing             make a key; it is shown once
+  telegrammer status                      is everything running?
+  telegrammer list-failed-deliveries --json
+  telegrammer --db /var/lib/telegrammer/telegrammer.db check
+
+\b
+Exit statuses:
+  0   done
+  1   failed; nothing of that id or name; status: unavailable; check: an error found
+  2   wrong usage
+  78  wrong configuration, incompatible database
+
+\b
+Settings:
+  Every setting is an option of every command, before or after its name, and an
+  environment variable TELEGRAMMER_...; `telegrammer config --help` lists them all.
+
+\b
+--add-key NAME, --list-keys, --delete-key NAME, --list-failed-deliveries,
+--retry-delivery ID and --delete-delivery ID are accepted in place of the commands.
+"""
+
+_ADVICE: Final = {
+    "locked": "another process holds it; try again",
+    "disk_full": "make room on its disk and try again",
+    "read_only": "its disk or file cannot be written",
+    "io_error": "look at the health of its disk",
+    "cannot_open": "look at the permissions of its folder",
+    "corrupt": "it is damaged; restore a backup",
+}
+
+commands = Commands(
+    {
+        "Keys": (keys.add_key, keys.list_keys, keys.delete_key),
+        "Failed deliveries": (
+            deliveries.list_failed_deliveries,
+            deliveries.retry_delivery,
+            deliveries.delete_delivery,
+        ),
+        "Looking after it": (status.status, check.check, config.config, database.skip_update),
+        "Database": (database.backup, database.migrate),
+        "Trying it out": (sandbox.sandbox,),
+    },
+    _HELP,
+    _EPILOG,
+)
+setting_options(commands)
+click.version_option(__version__, prog_name="telegrammer")(commands)
+hide_settings(commands)
+
+
+def main() -> NoReturn:
+    """Run the command and exit; what was foreseen ends with one line on standard error."""
+    logs.set_up("cli", "text", "info", [])
+    log = logs.Log("cli")
+    try:
+        commands(prog_name="telegrammer")
+    except ExitError as error:
+        complain(f"Error: {error}")
+        sys.exit(error.status)
+    except StorageUnavailable as error:
+        complain(f"Error: {error} ({_ADVICE.get(error.reason, 'see the log of the daemons')})")
+        sys.exit(1)
+    except Exception:
+        log.exception("failed")
+        sys.exit(1)
+    raise AssertionError("click exits by itself")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""The database itself: can it be used, and what does it say?"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from telegrammer.errors import ExitError, StorageUnavailable
+from telegrammer.store.components import Component, Components
+from telegrammer.store.layout import Layout, exists, inspect, open_database
+from telegrammer.store.queue import Queue
+from telegrammer_cli.checks.finding import Finding, error, ok, warning
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What other checks need to know of the database."""
+
+    bot_id: int | None
+    components: dict[str, Component]
+
+
+def look(path: Path) -> tuple[Finding, Contents]:
+    """Return the finding about the database and what is in it; nothing is made."""
+    nothing = Contents(None, {})
+    try:
+        if not exists(path) or (path.is_file() and inspect(path) is Layout.EMPTY):
+            return warning("database", f"none at {path} yet: the first start makes it"), nothing
+        with open_database(path) as database:
+            contents = Contents(Queue(database).bot_id(), Components(database).all())
+    except ExitError as problem:
+        return error("database", str(problem)), nothing
+    except StorageUnavailable as problem:
+        return error("database", f"{path} cannot be read now: {problem.reason}"), nothing
+    return ok("database", f"{path} has this version's layout"), contents

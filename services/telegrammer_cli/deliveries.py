@@ -1,0 +1,82 @@
+"""Dead letters: list, retry, delete."""
+
+import dataclasses
+import time
+from typing import Final
+
+import click
+
+from telegrammer import notification
+from telegrammer.errors import Failure
+from telegrammer.settings import Settings
+from telegrammer.store.queue import Queue
+from telegrammer_cli.commands import command, json_option
+from telegrammer_cli.opening import open_existing
+from telegrammer_cli.output import print_json, print_table, say, utc
+
+_ID: Final = click.IntRange(0, 2**63 - 1)
+
+
+@command("list-failed-deliveries")
+@json_option
+def list_failed_deliveries(settings: Settings, as_json: bool) -> None:
+    """List the deliveries that were given up, the oldest first.
+
+    \b
+    JSON: {"failed_deliveries": [{"id": 9, "subscription_id": 17,
+           "update_id": 700000001, "attempts": 8, "created_at": 1790000000,
+           "died_at": 1790000900, "reason": "http_404"}]}
+    times are Unix seconds. There is no payload and no URL in either form.
+    """
+    with open_existing(settings.db) as database:
+        dead = Queue(database).dead_jobs()
+    if as_json:
+        print_json({"failed_deliveries": [dataclasses.asdict(job) for job in dead]})
+        return
+    if not dead:
+        say("No failed deliveries.")
+        return
+    print_table(
+        ("ID", "SUBSCRIPTION", "UPDATE", "ATTEMPTS", "CREATED (UTC)", "FAILED (UTC)", "REASON"),
+        [
+            (
+                job.id,
+                job.subscription_id,
+                job.update_id,
+                job.attempts,
+                utc(job.created_at),
+                utc(job.died_at),
+                job.reason,
+            )
+            for job in dead
+        ],
+    )
+
+
+@command("retry-delivery")
+@click.argument("delivery_id", metavar="ID", type=_ID)
+def retry_delivery(settings: Settings, delivery_id: int) -> None:
+    """Give the failed delivery ID its whole budget again, from now.
+
+    It takes its old place in its subscription: before everything that came later.
+    """
+    with open_existing(settings.db) as database:
+        _require(Queue(database).revive(delivery_id, int(time.time())), delivery_id)
+    notification.touch(settings.db)
+
+
+@command("delete-delivery")
+@click.argument("delivery_id", metavar="ID", type=_ID)
+def delete_delivery(settings: Settings, delivery_id: int) -> None:
+    """Delete the failed delivery ID for good."""
+    with open_existing(settings.db) as database:
+        _require(Queue(database).delete_dead(delivery_id), delivery_id)
+    notification.touch(settings.db)
+
+
+def _require(found: bool, delivery_id: int) -> None:
+    if not found:
+        raise Failure(
+            f"there is no failed delivery {delivery_id}:"
+            " `telegrammer list-failed-deliveries` shows all"
+        )

@@ -1,0 +1,82 @@
+"""Everything that is printed: safe for a terminal, one look for every command."""
+
+import datetime
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from telegrammer.errors import Failure
+
+Cell = str | int | None
+
+
+def write(text: str) -> None:
+    """Print a text as it is. Raises ``Failure`` when standard output cannot take it."""
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        raise  # the reader has seen enough: click ends quietly
+    except OSError as error:
+        _drop_the_rest()
+        raise Failure(f"cannot write to standard output: {error.strerror}") from None
+
+
+def say(text: str) -> None:
+    """Print a line."""
+    write(printable(text))
+
+
+def complain(text: str) -> None:
+    """Print a line on standard error."""
+    click.echo(printable(text), err=True)
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON in ASCII, which any terminal and any locale can take."""
+    write(json.dumps(value, indent=2))
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+    """Print rows in columns: numbers to the right, nothing as a dash.
+
+    Texts of an operator's own belong into the last column, which has no width.
+    """
+    lines = [list(header), *([_text(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    numeric = [any(isinstance(row[column], int) for row in rows) for column in range(len(header))]
+    for line in lines:
+        cells = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, numeric, strict=True)
+        ]
+        write("  ".join(cells).rstrip())
+
+
+def utc(seconds: int | None) -> str | None:
+    """Return Unix seconds as ISO 8601 in UTC, to the second."""
+    if seconds is None:
+        return None
+    try:
+        moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    except (ValueError, OverflowError, OSError):  # not in the years 1 to 9999
+        return str(seconds)
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def printable(text: str) -> str:
+    """Return the text with everything that could move a cursor or turn a line as an escape."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _drop_the_rest() -> None:
+    """Keep the interpreter from trying to write once more what could not be written."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def _text(cell: Cell) -> str:
+    return "-" if cell is None else printable(str(cell))
