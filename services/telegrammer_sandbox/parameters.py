@@ -58,9 +58,8 @@ def members(text: str) -> Iterator[tuple[str, str]]:
     """
     at = _skip(text, _expect(text, _skip(text, 0), "{"))
     while text[at : at + 1] != "}":
+        _expect(text, at, '"')
         name, at = _DECODER.raw_decode(text, at)
-        if not isinstance(name, str):
-            raise TypeError("a member's name is not a string")
         start = _skip(text, _expect(text, _skip(text, at), ":"))
         _, at = _DECODER.raw_decode(text, start)
         yield name, text[start:at]

@@ -127,6 +127,5 @@ def _own_id(body: bytes) -> int | None:
     except (ValueError, RecursionError):
         match = _ID.search(body)
         found = int(match[1]) if match else None
-    if isinstance(found, int) and 0 < found <= LARGEST_ID:
-        return int(found)
-    return None
+    usable = isinstance(found, int) and not isinstance(found, bool) and 0 < found <= LARGEST_ID
+    return found if usable else None
