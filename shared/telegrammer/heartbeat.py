@@ -89,6 +89,16 @@ class Heartbeat:
 @contextlib.contextmanager
 def beating(heartbeat: Heartbeat) -> Iterator[None]:
     """Beat in a thread of its own for as long as the block runs, then remove the row."""
+    try:
+        with beating_beside_others(heartbeat):
+            yield
+    finally:
+        heartbeat.remove()
+
+
+@contextlib.contextmanager
+def beating_beside_others(heartbeat: Heartbeat) -> Iterator[None]:
+    """Beat like ``beating``, but leave the row: other processes beat in it as well."""
     with Stop() as stop:
 
         def beat() -> None:
@@ -102,4 +112,3 @@ def beating(heartbeat: Heartbeat) -> Iterator[None]:
         finally:
             stop.set()
             thread.join()
-            heartbeat.remove()

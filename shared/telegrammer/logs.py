@@ -55,6 +55,11 @@ class Log:
             self._logger.log(level, event, extra={"fields": fields})
 
 
+def redacted(text: str) -> str:
+    """Return the text without what looks like a bot token, a key of ours or its digest."""
+    return _SECRETS.sub(_REDACTED, text)
+
+
 def set_up(component: str, log_format: str, level: str, secrets: list[str]) -> None:
     """Send every logger's lines to standard error; may be called again.
 
@@ -79,13 +84,15 @@ class _Formatter(logging.Formatter):
         super().__init__()
         self._component = component
         self._as_json = as_json
-        self._secrets = sorted(secrets, key=len, reverse=True)
+        # As they are, and as they look inside a quoted value.
+        forms = {form for secret in secrets for form in (secret, json.dumps(secret)[1:-1])}
+        self._secrets = sorted(forms, key=len, reverse=True)
 
     def format(self, record: logging.LogRecord) -> str:
         line = self._line(_members(record, self._component))
         for secret in self._secrets:
             line = line.replace(secret, _REDACTED)
-        return _SECRETS.sub(_REDACTED, line)
+        return redacted(line)
 
     def _line(self, members: dict[str, Field]) -> str:
         if self._as_json:

@@ -220,8 +220,7 @@ def what_libcurl_says(url: CallbackUrl) -> tuple[int, int]:
         curl.setopt(pycurl.OPENSOCKETFUNCTION, no_socket)
         curl.perform()
     except pycurl.error as error:
-        code: int = error.args[0]
-        return code, asked[0] if asked else 0
+        return int(error.args[0]), asked[0] if asked else 0
     finally:
         curl.close()
     raise AssertionError("libcurl connected without a socket")
