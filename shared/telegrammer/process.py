@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, cast
 
 import filelock
 
@@ -63,23 +63,27 @@ def stop_on_signals() -> Iterator[Stop]:
 
     The signals are blocked in every thread and fetched by one that does nothing
     else, so that no code ever runs inside a signal handler. Call it before any
-    thread is started: threads inherit the mask.
+    thread is started: threads inherit the mask. Further signals change nothing.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    ended = threading.Event()
     with Stop() as stop:
 
         def fetch() -> None:
             signal.sigwait(_SIGNALS)
             stop.set()
+            ended.wait()  # a thread that is gone cannot be sent a signal
 
         thread = threading.Thread(target=fetch, name="signals")
         thread.start()
         try:
             yield stop
         finally:
-            if thread.is_alive() and thread.ident is not None:
-                signal.pthread_kill(thread.ident, signal.SIGTERM)
+            signal.pthread_kill(cast("int", thread.ident), signal.SIGTERM)
+            ended.set()
             thread.join()
+            while signal.sigtimedwait(_SIGNALS, 0):
+                pass  # left over: it would end the process once it is no longer blocked
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 

@@ -24,6 +24,7 @@ _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)", re.ASCI
 _TOKEN: Final = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,128}", re.ASCII)
 _HOST: Final = re.compile(r"[A-Za-z0-9._:%-]{1,253}", re.ASCII)
 _TOKEN_FILE_LIMIT: Final = 4096
+_PROXY_LIMIT: Final = 255  # what SOCKS 5 has room for, in name and password each
 
 # A request or a callback may run this long while its process stops, so that a stop
 # ends within the 50 s that supervisord and systemd are told to wait.
@@ -134,10 +135,12 @@ def _plain_url(value: str, schemes: tuple[str, ...]) -> tuple[str, str]:
         raise ValueError("give a URL in ASCII, without white space")
     try:
         parts = urlsplit(value)
-        _ = parts.port  # raises ValueError when it is not a port
+        port = parts.port
     except ValueError:
         # Its own text quotes the value, which may hold a password.
         raise ValueError("that is not a URL") from None
+    if port == 0:
+        raise ValueError("give a URL with a port from 1 to 65535")
     if parts.scheme not in schemes or not parts.hostname:
         raise ValueError("give a URL that begins with " + " or ".join(s + "://" for s in schemes))
     if parts.query or parts.fragment:
@@ -160,8 +163,8 @@ def _proxy(value: str) -> Secret | None:
     if not value:
         return None
     _plain_url(value, ("http", "https", "socks5h"))
-    if urlsplit(value).path not in ("", "/"):
-        raise ValueError("give a proxy URL without a path")
+    if urlsplit(value).path not in ("", "/") or len(value) > _PROXY_LIMIT:
+        raise ValueError(f"give a proxy URL without a path, of at most {_PROXY_LIMIT} characters")
     return Secret(value)
 
 

@@ -1,5 +1,6 @@
 """The token, its bot, and a webhook that would keep the poller out."""
 
+import contextlib
 from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
@@ -19,7 +20,7 @@ def examine(settings: Settings, bound_to: int | None) -> Iterator[Finding]:
         yield error("token", "none is set: TELEGRAMMER_BOT_TOKEN or TELEGRAMMER_BOT_TOKEN_FILE")
         return
     try:
-        with Door(proxy=settings.telegram_proxy) as door:
+        with contextlib.closing(Door(proxy=settings.telegram_proxy)) as door:
             yield from _ask(settings, settings.bot_token, door, bound_to)
     except ConfigurationError as problem:
         yield error("token", str(problem))
