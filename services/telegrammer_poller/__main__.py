@@ -39,7 +39,7 @@ def run(settings: Settings) -> None:
         stop = held.enter_context(stop_on_signals())
         heartbeat = Heartbeat(held.enter_context(Database(settings.db)), "poller", clock)
         held.enter_context(beating(heartbeat))
-        door = held.enter_context(Door(proxy=settings.telegram_proxy))
+        door = held.enter_context(contextlib.closing(Door(settings.telegram_proxy)))
         held.enter_context(_cut_on(stop, door))
         poller = Poller(
             BotApi(door, settings.bot_api_url, token),

@@ -38,7 +38,7 @@ class BotApi:
         self._base_url = base_url
         self._token = token
 
-    def get_me(self, total_timeout: float) -> int:
+    def get_me(self, total_timeout: float = _ANSWER) -> int:
         """Return the bot's own id. ``PollingRefused`` means a wrong token."""
         me = self._poll_object("getMe", total_timeout)
         if type(me.get("id")) is not int:
@@ -84,6 +84,10 @@ class BotApi:
         response = self._post("sendMessage", {"chat_id": chat_id, "text": text}, limits)
         _object(response, polling=False)
         return response.body
+
+    def drop_connection(self) -> None:
+        """Let the next call open a connection of its own."""
+        self._door.drop()
 
     def _poll_object(self, method: str, total_timeout: float) -> dict[str, Any]:
         limits = Limits(connect=_CONNECT, total=total_timeout, size=_MIB)

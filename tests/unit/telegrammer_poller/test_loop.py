@@ -1,0 +1,342 @@
+"""The poller's turns: what each answer of Telegram makes it do next."""
+
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from support.builders import BOT, Gateway, message
+from support.fake_clock import FakeClock
+from telegrammer.errors import (
+    Cut,
+    PollingRefused,
+    RateLimited,
+    TelegrammerError,
+    TimedOut,
+    UpstreamFailed,
+    WrongBot,
+)
+from telegrammer.heartbeat import Heartbeat
+from telegrammer.model import MalformedUpdate, State, Update
+from telegrammer.process import Stop
+from telegrammer.store.components import Component, Components
+from telegrammer.store.connection import Database
+from telegrammer_poller.loop import Limits, Poller
+
+Answer = Sequence[Update | MalformedUpdate] | TelegrammerError
+
+
+class FakeTelegram:
+    """Gives the scripted answers in turn; keeps what it was asked."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.bot_id = BOT
+        self.answers: list[Answer] = []
+        self.asked: list[tuple[int | None, int]] = []
+        self.dropped = 0
+        self.webhook: str | TelegrammerError = ""
+        self.get_me_error: TelegrammerError | None = None
+        self.poll_takes = 30.0
+        self.when_done: Callable[[], object] = lambda: None
+        self._clock = clock
+
+    def get_me(self) -> int:
+        if self.get_me_error is not None:
+            raise self.get_me_error
+        return self.bot_id
+
+    def get_updates(
+        self, offset: int | None, limit: int, timeout: int
+    ) -> list[Update | MalformedUpdate]:
+        assert timeout == 30
+        self.asked.append((offset, limit))
+        self._clock.pass_time(self.poll_takes)
+        answer = self.answers.pop(0) if self.answers else []
+        if not self.answers:
+            self.when_done()
+        if isinstance(answer, TelegrammerError):
+            raise answer
+        return list(answer)
+
+    def get_webhook_url(self) -> str:
+        if isinstance(self.webhook, TelegrammerError):
+            raise self.webhook
+        return self.webhook
+
+    def drop_connection(self) -> None:
+        self.dropped += 1
+
+
+class Bench:
+    """A poller with everything around it."""
+
+    def __init__(self, path: Path) -> None:
+        self.gateway = Gateway(path)
+        self.clock = FakeClock()
+        self.telegram = FakeTelegram(self.clock)
+        self.heartbeat = Heartbeat(self.gateway.database, "poller", self.clock)
+        self.path = path
+        self.poller = self.new_poller()
+
+    def new_poller(self, max_jobs: int = 1000) -> Poller:
+        return Poller(
+            self.telegram,
+            self.gateway.inbox,
+            self.heartbeat,
+            Limits(poll_timeout=30, max_jobs=max_jobs),
+            database=self.path,
+            clock=self.clock,
+            spread=lambda: 0.0,
+        )
+
+    def turns(self, *answers: Answer) -> list[float | None]:
+        """Let the poller take a turn for each answer; return the delays."""
+        self.telegram.answers += answers
+        return [self.poller.turn() for _ in answers]
+
+    def row(self) -> Component:
+        return Components(self.gateway.database).all()["poller"]
+
+    def state(self) -> tuple[State, str | None, int]:
+        row = self.row()
+        return row.state, row.reason, row.consecutive_failures
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path / "t.db")
+    yield bench
+    bench.gateway.close()
+
+
+@pytest.fixture
+def bound(bench: Bench) -> Bench:
+    assert bench.poller.turn() == 0
+    return bench
+
+
+def subscribe(bench: Bench) -> None:
+    owner, _ = bench.gateway.key()
+    bench.gateway.subscribe(owner, "http://a/")
+
+
+def malformed(update_id: int | None, text: str = '{"x":1}') -> MalformedUpdate:
+    return MalformedUpdate(update_id, "message.date is not an integer", text)
+
+
+def test_the_first_poll_confirms_nothing_and_the_next_goes_on_behind_the_batch(
+    bound: Bench,
+) -> None:
+    subscribe(bound)
+
+    delays = bound.turns([message(7), message(8)], [])
+
+    assert delays == [0, 0]
+    assert bound.telegram.asked == [(None, 100), (9, 100)]
+    assert [row[1] for row in bound.gateway.jobs()] == [7, 8]
+    assert bound.state() == (State.RUNNING, None, 0)
+    assert bound.row().last_success_at == int(bound.clock.now()) - 30
+
+
+def test_a_batch_touches_the_notification_file_only_when_it_made_jobs(bound: Bench) -> None:
+    notify = bound.path.with_name("t.db.notify")
+    bound.turns([message(7)])
+    assert not notify.exists()
+
+    subscribe(bound)
+    bound.turns([message(8)])
+
+    assert notify.exists()
+
+
+def test_failures_back_off_to_a_minute_and_a_good_batch_ends_that(bound: Bench) -> None:
+    delays = bound.turns(*[TimedOut("timeout")] * 8)
+
+    assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert bound.state() == (State.BACKING_OFF, "timeout", 8)
+    assert bound.telegram.dropped == 8
+
+    assert bound.turns([message(1)], TimedOut("timeout")) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("error", "delay", "reason"),
+    [
+        (UpstreamFailed(502), 1, "http_502"),
+        (UpstreamFailed(400), 1, "http_400"),
+        (RateLimited("", 30), 30, "rate_limited"),
+        (RateLimited("", 10072), 10072, "rate_limited"),
+        (RateLimited("", None), 1, "rate_limited"),
+    ],
+)
+def test_every_failure_has_a_delay_and_a_reason(
+    bound: Bench, error: TelegrammerError, delay: float, reason: str
+) -> None:
+    assert bound.turns(error) == [delay]
+    assert bound.state() == (State.BACKING_OFF, reason, 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "webhook", "reason"),
+    [
+        (401, "", "token_refused"),
+        (404, "", "token_refused"),
+        (409, "", "other_poller"),
+        (409, "https://elsewhere/", "webhook_set"),
+        (409, TimedOut("timeout"), "other_poller"),
+    ],
+)
+def test_a_refusal_stops_polling_and_says_which(
+    bound: Bench, code: int, webhook: str | TelegrammerError, reason: str
+) -> None:
+    bound.telegram.webhook = webhook
+
+    assert bound.turns(PollingRefused(code)) == [None]
+    assert bound.state()[:2] == (State.STOPPED, reason)
+
+
+def test_the_poller_is_starting_until_get_me_has_succeeded(bench: Bench) -> None:
+    bench.telegram.get_me_error = TimedOut("timeout")
+
+    assert [bench.poller.turn(), bench.poller.turn()] == [1, 2]
+    assert bench.state() == (State.STARTING, "timeout", 2)
+    assert bench.telegram.asked == []
+
+    bench.telegram.get_me_error = None
+    assert bench.poller.turn() == 0
+    assert bench.turns([]) == [0]
+    assert bench.state() == (State.RUNNING, None, 0)
+
+
+def test_another_bots_database_is_refused_before_anything_is_read(bench: Bench) -> None:
+    bench.telegram.bot_id = 42
+
+    with pytest.raises(WrongBot):
+        bench.poller.turn()
+
+    assert bench.telegram.asked == []
+
+
+def test_a_refused_token_at_the_start_stops_too(bench: Bench) -> None:
+    bench.telegram.get_me_error = PollingRefused(401)
+
+    assert bench.poller.turn() is None
+    assert bench.state()[:2] == (State.STOPPED, "token_refused")
+
+
+def test_a_cut_exchange_is_no_failure(bound: Bench) -> None:
+    assert bound.turns(Cut("cut")) == [0]
+    assert bound.row().consecutive_failures == 0
+
+
+def test_a_malformed_update_fails_its_batch_and_fewer_are_asked_for(bound: Bench) -> None:
+    batch: Answer = [message(1), malformed(2), message(3)]
+
+    bound.turns(batch, batch, [message(1)], [malformed(2)])
+
+    assert [limit for _, limit in bound.telegram.asked] == [100, 50, 25, 50]
+    assert bound.gateway.inbox.cursor() == 2
+    assert bound.state() == (State.BACKING_OFF, "malformed_update", 1)
+    assert bound.row().update_id == 2
+
+
+def test_the_number_asked_for_goes_down_to_one_and_up_to_a_hundred(bound: Bench) -> None:
+    bound.turns(*[[malformed(2)]] * 9, *[[message(n)] for n in range(8)])
+
+    limits = [limit for _, limit in bound.telegram.asked]
+    assert limits == [100, 50, 25, 12, 6, 3, 1, 1, 1, 1, 2, 4, 8, 16, 32, 64, 100]
+
+
+def test_a_skip_passes_over_exactly_that_update_and_keeps_its_bytes(bound: Bench) -> None:
+    subscribe(bound)
+    bound.gateway.inbox.request_skip(2, 0)
+    bound.gateway.inbox.request_skip(3, 0)
+    text = '{"update_id":2, "message":{"é":"\\ud800"}}'
+
+    assert bound.turns([message(1), malformed(2, text), message(3)]) == [0]
+
+    assert [row[1] for row in bound.gateway.jobs()] == [1, 3]
+    kept = bound.path.with_name("t.db.skipped") / "2.json"
+    assert kept.read_bytes() == text.encode()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
+    assert [path.name for path in kept.parent.iterdir()] == ["2.json"]
+    assert bound.gateway.inbox.skips() == set()
+
+
+def test_an_update_is_not_skipped_when_its_bytes_cannot_be_kept(bound: Bench) -> None:
+    bound.gateway.inbox.request_skip(2, 0)
+    bound.path.with_name("t.db.skipped").write_text("in the way")
+
+    assert bound.turns([malformed(2)]) == [1]
+    assert bound.gateway.inbox.cursor() == 0
+    assert bound.state()[1] == "storage_cannot_keep_skipped_update"
+
+
+def test_an_update_without_an_id_cannot_be_skipped(bound: Bench) -> None:
+    assert bound.turns([malformed(None)]) == [1]
+    assert bound.state() == (State.BACKING_OFF, "malformed_update", 1)
+
+
+def test_leave_to_skip_ends_the_wait_for_a_malformed_update(bound: Bench) -> None:
+    looks: list[float] = []
+
+    class Watched(Stop):
+        def wait(self, seconds: float | None) -> bool:
+            if seconds:
+                looks.append(seconds)
+                bound.clock.pass_time(seconds)
+            if len(looks) == 3:
+                bound.gateway.inbox.request_skip(2, 0)
+            return super().wait(0)
+
+    bound.turns(*[[malformed(2)]] * 4)
+    bound.telegram.answers += [[malformed(2)], [malformed(2)]]
+    with Watched() as stop:
+        bound.telegram.when_done = stop.set
+        bound.poller.run(stop)
+
+    assert looks == [1, 1, 1]
+    assert bound.gateway.inbox.cursor() == 3
+
+
+def test_a_full_queue_is_no_failure_asks_for_fewer_and_looks_every_five_seconds(
+    bench: Bench,
+) -> None:
+    subscribe(bench)
+    bench.poller = bench.new_poller(max_jobs=2)
+    bench.poller.turn()
+    batch: Answer = [message(1), message(2), message(3)]
+
+    assert bench.turns(batch, batch) == [5, 5]
+    assert bench.state() == (State.CAPACITY, "queue_full", 0)
+    assert bench.gateway.inbox.cursor() == 0
+
+    assert bench.turns([message(1), message(2)], [message(3)]) == [0, 5]
+    assert [limit for _, limit in bench.telegram.asked] == [100, 50, 25, 50]
+    assert bench.gateway.inbox.cursor() == 3
+    assert bench.state() == (State.CAPACITY, "queue_full", 0)
+
+
+def test_a_replay_backs_off_instead_of_asking_again_at_once(bound: Bench) -> None:
+    assert bound.turns([message(100)], [message(5)], [message(5)]) == [0, 1, 2]
+    assert bound.state() == (State.BACKING_OFF, "replayed_updates", 2)
+
+
+def test_a_server_that_answers_empty_at_once_is_not_asked_in_a_tight_loop(bound: Bench) -> None:
+    bound.telegram.poll_takes = 0.1
+
+    assert bound.turns([], [message(1)]) == [pytest.approx(0.4), 0]
+
+
+def test_storage_that_fails_moves_nothing_on(bound: Bench) -> None:
+    subscribe(bound)
+    with bound.gateway.database.read() as tx:
+        tx.execute("PRAGMA busy_timeout = 0")
+    with Database(bound.path) as other, other.write():
+        assert bound.turns([message(1)]) == [1]
+
+    assert bound.gateway.inbox.cursor() == 0
+    assert bound.turns([message(1)]) == [0]
+    assert [row[1] for row in bound.gateway.jobs()] == [1]
