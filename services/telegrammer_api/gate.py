@@ -54,8 +54,8 @@ class Gate:
         self, req: Request, resp: falcon.Response, resource: object, params: dict[str, str]
     ) -> None:
         """Take the steps that follow once the path is known."""
-        _check_method(req.method, resource)
         req.env[ROUTE] = req.uri_template
+        _check_method(req.method, resource)
         req.owner_id = self._owner(req)
         if req.method == "POST":
             req.body = _read_body(req)

@@ -138,6 +138,8 @@ class _Server(BaseApplication):  # type: ignore[misc]
             "forwarder_headers": "",
             "secure_scheme_headers": {},
             "header_map": "drop",
+            # Any token is a method; which ones are offered is the application's to say.
+            "permit_unconventional_http_method": True,
             "limit_request_line": LONGEST_LINE,
             "limit_request_fields": 100,
             "limit_request_field_size": 8190,
