@@ -27,7 +27,7 @@ from telegrammer_dispatcher.lanes import Lanes
 from telegrammer_dispatcher.round import Ended, Round
 
 LOOK: Final = 1.0  # seconds between two looks of its own: a lost touch costs no job
-REFRESH_GAP: Final = 0.05  # seconds: under load the lanes are read this often at most
+REFRESH_SHARE: Final = 0.1  # of the time, at most, goes into reading the lanes
 PURGE_PERIOD: Final = 60.0  # seconds
 STORAGE_DELAY: Final = 1.0  # seconds before a transaction that failed is tried again
 JUMP: Final = 2.0  # seconds by which the wall clock must move against the other to count
@@ -148,8 +148,10 @@ class Dispatcher:
             self._next_purge = now + PURGE_PERIOD
             self._purge()
         if self._is_stale and now >= self._next_refresh:
-            self._next_refresh = now + REFRESH_GAP
+            began = self._clock.monotonic()
             self._refresh()
+            took = self._clock.monotonic() - began
+            self._next_refresh = began + took / REFRESH_SHARE
 
     def _refresh(self) -> None:
         self._version = self._database.changed_by_others()
