@@ -121,6 +121,10 @@ class StrictRequest(Request):  # type: ignore[misc]
     """How many Authorization headers came."""
     _expected_100_continue: bool
 
+    def _peer_is_trusted_proxy(self) -> bool:
+        """Believe nobody about schemes, paths and addresses."""
+        return False
+
     def set_body_reader(self) -> None:
         super().set_body_reader()
         names = [name for name, _ in self.headers]

@@ -68,6 +68,6 @@ _PAGES: Final[tuple[tuple[type[Exception], Page], ...]] = (
 )
 
 
-def page_for(error: Exception) -> Page:
+def page_for(error: BaseException) -> Page:
     """Return the answer to a request that ended in ``error``."""
     return next((page for kind, page in _PAGES if isinstance(error, kind)), INTERNAL_ERROR)

@@ -54,6 +54,7 @@ LONGEST_LINE: Final = 4094
 """Bytes of a request line; more is answered 414."""
 
 _LINGER: Final = 2.0
+_FRESH: Final = 0.1  # a head that takes longer is a slow one
 _TURN: Final = 1.0  # at least this often the heartbeat is shown and the parent looked for
 _LAST_CALL: Final = 0.2  # while stopping: for a request that is on its way
 _SPARE_CONNECTIONS: Final = 512  # beside those with a request
@@ -61,8 +62,8 @@ _SPARE_DESCRIPTORS: Final = 64  # for the application, logs and the like
 
 # Connections are accepted by whichever worker is awake first, so a worker with enough
 # to do holds back a little: for a worker with a free thread, or else with a free place.
-_BUSY_PAUSE: Final = 0.005
-_FULL_PAUSE: Final = 0.02
+_BUSY_PAUSE: Final = 0.02
+_FULL_PAUSE: Final = 0.04
 _BUSY_BATCH: Final = 8
 _FULL_BATCH: Final = 64
 
@@ -128,13 +129,14 @@ class FrontWorker(Worker):  # type: ignore[misc]
         self._waste = bytearray(65536)
 
         timeout = limits.request_timeout
-        self._arriving = Room(timeout, self._receive, self._head_late)
+        self._fresh = Room(min(_FRESH, timeout), self._receive, self._head_slow)
+        self._arriving = Room(max(timeout - _FRESH, 0.0), self._receive, self._head_late)
         self._idle = Room(limits.idle_timeout, self._receive, self._end)
         self._queued = Room(limits.queue_wait, self._ignore, self._queue_late)
         self._writing = Room(timeout, self._send, self._write_late)
         self._lingering = Room(_LINGER, self._drain, self._end)
-        self._rooms = (self._arriving, self._idle, self._queued, self._writing, self._lingering)
-        self._dispensable = (self._arriving, self._idle, self._writing, self._lingering)
+        self._without_request = (self._fresh, self._arriving, self._idle, self._lingering)
+        self._rooms = (*self._without_request, self._queued, self._writing)
 
         self._pool = ThreadPoolExecutor(limits.threads, "request")
         self._epoll = select.epoll()
@@ -153,7 +155,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
             self._turn()
             now = time.monotonic()
             if now >= last_call:
-                self._drop_all(self._arriving, self._idle, self._lingering)
+                self._drop_all(*self._without_request)
 
     def _close(self) -> None:
         for connection in list(self._connections.values()):
@@ -230,7 +232,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
 
     def _load(self) -> int:
         """Return how many requests are here or will be in a moment."""
-        return self._busy + len(self._arriving)
+        return self._busy + len(self._fresh)
 
     def _accept_pause(self) -> float:
         load = self._load()
@@ -268,7 +270,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
         connection = Connection(sock, peer, time.monotonic())
         self._connections[sock.fileno()] = connection
         self._epoll.register(sock, select.EPOLLONESHOT)  # for nothing yet
-        self._arriving.enter(connection, connection.began)
+        self._fresh.enter(connection, connection.began)
         self._attend(connection)  # its request is here already, more often than not
         return True
 
@@ -277,7 +279,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
 
         A request that runs or waits is never given up for a new connection.
         """
-        if victim := max(self._dispensable, key=len).oldest():
+        if victim := max(*self._without_request, self._writing, key=len).oldest():
             self._end(victim)
 
     # -- heads ------------------------------------------------------------------------
@@ -302,7 +304,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
     def _begin(self, connection: Connection) -> None:
         """Note that a request's first byte is here."""
         connection.began = time.monotonic()
-        self._arriving.enter(connection, connection.began)
+        self._fresh.enter(connection, connection.began)
 
     def _parse(self, connection: Connection) -> None:
         source = Source(connection.sock, connection.received, self._request_timeout)
@@ -315,6 +317,9 @@ class FrontWorker(Worker):  # type: ignore[misc]
         except ParseException as error:
             return self._refuse(connection, pages.page_for(error))
         return self._admit(connection, request)
+
+    def _head_slow(self, connection: Connection) -> None:
+        self._arriving.enter(connection, time.monotonic())
 
     def _head_late(self, connection: Connection) -> None:
         if connection.received:
@@ -352,6 +357,8 @@ class FrontWorker(Worker):  # type: ignore[misc]
         """Answer one request; the only thing here that runs in a pool thread."""
         try:
             self._respond(connection, request, secrets.token_hex(8))
+        except Exception:  # nobody asks the future
+            log.exception("connection_failed")
         finally:
             self._answered.append(connection)
             os.write(self.PIPE[1], b"\0")
@@ -360,7 +367,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
         call = Call(connection.peer, self._server, request_id, last=not self.alive)
         try:
             reply = run(self._application, request, self.cfg, call)
-        except Exception as error:  # the outermost edge of a request
+        except (Exception, SystemExit) as error:  # the outermost edge of a request
             page = pages.page_for(error)
             if page is pages.INTERNAL_ERROR:
                 log.exception("request_failed", request_id=request_id)

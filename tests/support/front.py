@@ -26,6 +26,9 @@ from typing import Self
 import psutil
 
 from support.raw_http import RawClient
+from telegrammer import logs
+from telegrammer.errors import ExitError
+from telegrammer_api import server
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PATH = os.pathsep.join(str(_ROOT / name) for name in ("shared", "services", "tests"))
@@ -69,7 +72,7 @@ class Front:
         self.address = (host, 0)
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-X", "dev", "-W", "error", __file__]
+        command = [sys.executable, "-P", "-X", "dev", "-W", "error", "-m", "support.front"]
         self.process = subprocess.Popen(
             [*self._prefix, *command, json.dumps(self._arguments)],
             stdout=subprocess.PIPE,
@@ -97,7 +100,7 @@ class Front:
             for process in left:
                 process.kill()
             if kind is not None:
-                print(self.log)  # noqa: T201  pytest shows it beside the failure
+                sys.stderr.write(self.log)  # pytest shows it beside the failure
             if self.process.stdout:
                 self.process.stdout.close()
             self._stderr.close()
@@ -159,10 +162,6 @@ def _lives(process: psutil.Process) -> bool:
 
 def main() -> None:
     """Be the server: the argument says of what, and with which limits."""
-    from telegrammer import logs
-    from telegrammer.errors import ExitError
-    from telegrammer_api import server
-
     arguments = json.loads(sys.argv[1])
     logs.set_up("api", arguments["log_format"], "info", [])
     module, _, name = arguments["application"].partition(":")

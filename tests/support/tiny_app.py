@@ -40,31 +40,40 @@ def log(text: str) -> None:
 
 
 def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-    path = environ["PATH_INFO"]
-    environ[front.ROUTE] = f"/{path.split('/')[1]}"
-    match path.split("/")[1:]:
-        case ["sleep", seconds]:
-            time.sleep(float(seconds))
-            return _reply(start_response, 200, b"slept")
-        case ["body"]:
-            return _reply(start_response, 200, _whole_body(environ))
-        case ["part"]:
-            return _reply(start_response, 200, environ["wsgi.input"].read(1))
-        case ["refuse", status]:
-            return _reply(start_response, int(status), b'{"ok":false}')
-        case ["big", size]:
-            return _reply(start_response, 200, b"x" * int(size))
-        case ["fail"]:
-            raise ValueError("the application failed with secret-in-exception")
-        case ["die"]:
-            raise SystemExit(7)
-        case ["bad-header"]:
+    """Do what the path's first segment says, with its second as the argument."""
+    name, _, argument = environ["PATH_INFO"].removeprefix("/").partition("/")
+    environ[front.ROUTE] = f"/{name}"
+    match name:
+        case "bad-header":
             start_response("200 OK", [("X-Bad", "a\nb")])
             return [b""]
-        case ["no-content"]:
+        case "no-content":
             start_response("204 No Content", [])
             return []
-    return _reply(start_response, 200, json.dumps(_seen(environ)).encode())
+        case "refuse":
+            status, body = int(argument), b'{"ok":false}'
+        case _:
+            status, body = 200, _body(name, argument, environ)
+    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+    start_response(f"{status} Whatever", headers)
+    return [body]
+
+
+def _body(name: str, argument: str, environ: WSGIEnvironment) -> bytes:
+    match name:
+        case "sleep":
+            time.sleep(float(argument))
+        case "body":
+            return _whole_body(environ)
+        case "part":
+            return bytes(environ["wsgi.input"].read(1))
+        case "big":
+            return b"x" * int(argument)
+        case "fail":
+            raise ValueError("the application failed")
+        case "exit":
+            raise SystemExit(7)
+    return json.dumps(_seen(environ)).encode()
 
 
 def _whole_body(environ: WSGIEnvironment) -> bytes:
@@ -77,9 +86,3 @@ def _whole_body(environ: WSGIEnvironment) -> bytes:
 def _seen(environ: WSGIEnvironment) -> dict[str, object]:
     texts = {k: v for k, v in environ.items() if isinstance(v, str | int | bool)}
     return {**texts, "pid": os.getpid()}
-
-
-def _reply(start_response: StartResponse, status: int, body: bytes) -> list[bytes]:
-    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
-    start_response(f"{status} Whatever", headers)
-    return [body]
