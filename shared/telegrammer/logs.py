@@ -16,8 +16,11 @@ from typing import Final
 Field = str | int | float | bool | None
 
 _REDACTED: Final = "[redacted]"
-# A bot token, and a key or digest of ours (64 hexadecimal digits), wherever it stands.
-_SECRETS: Final = re.compile(r"\b[0-9]{5,20}:[A-Za-z0-9_-]{30,}|(?<![0-9A-Za-z])[0-9a-fA-F]{64}\b")
+# A bot token, and a key or digest of ours (64 hexadecimal digits), wherever it stands:
+# behind the "bot" of a URL and the "n" of an escaped line end too.
+_SECRETS: Final = re.compile(
+    r"(?<![0-9])[0-9]{5,20}:[A-Za-z0-9_-]{30,}|(?<![0-9a-fA-F])[0-9a-fA-F]{64}(?![0-9a-fA-F])"
+)
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@+-]+", re.ASCII)
 _LEVELS: Final = {
     "debug": logging.DEBUG,

@@ -1,0 +1,152 @@
+"""A process's own row in ``components``."""
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+
+from support.fake_clock import FakeClock
+from telegrammer import heartbeat as module
+from telegrammer.errors import StorageUnavailable
+from telegrammer.heartbeat import Heartbeat, beating
+from telegrammer.model import State
+from telegrammer.store.components import Component, Components
+from telegrammer.store.connection import Database
+from telegrammer.store.layout import create_tables
+
+
+class Memory:
+    """A ``Database`` without a file, that can be made to fail."""
+
+    def __init__(self) -> None:
+        self.connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        create_tables(self.connection)
+        self.fails = False
+        self.writes = threading.Semaphore(0)
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        if self.fails:
+            raise StorageUnavailable("locked")
+        yield self.connection
+        self.writes.release()
+
+    read = write
+
+
+@pytest.fixture
+def memory() -> Iterator[Memory]:
+    found = Memory()
+    yield found
+    found.connection.close()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def heartbeat(memory: Memory, clock: FakeClock) -> Heartbeat:
+    return Heartbeat(cast(Database, memory), "poller", clock, pid=42)
+
+
+def row(memory: Memory) -> Component | None:
+    return Components(cast(Database, memory)).all().get("poller")
+
+
+def test_a_process_says_that_it_starts(memory: Memory, heartbeat: Heartbeat) -> None:
+    now = 1_790_000_000
+
+    assert row(memory) == Component("poller", 42, State.STARTING, None, now, now)
+
+
+def test_a_change_is_written_at_once_with_its_time(
+    memory: Memory, heartbeat: Heartbeat, clock: FakeClock
+) -> None:
+    clock.pass_time(7)
+    heartbeat.report(State.BACKING_OFF, "timeout", failures=2, update_id=9)
+
+    written = row(memory)
+    assert written is not None
+    assert (written.state, written.reason) == (State.BACKING_OFF, "timeout")
+    assert (written.consecutive_failures, written.update_id) == (2, 9)
+    assert written.since == written.heartbeat == 1_790_000_007
+
+
+def test_since_stays_while_the_state_stays(
+    memory: Memory, heartbeat: Heartbeat, clock: FakeClock
+) -> None:
+    heartbeat.report(State.BACKING_OFF, "timeout", failures=1)
+    clock.pass_time(7)
+    heartbeat.report(State.BACKING_OFF, "http_502", failures=2)
+
+    written = row(memory)
+    assert written is not None
+    assert (written.since, written.heartbeat) == (1_790_000_000, 1_790_000_007)
+
+
+def test_the_same_report_again_writes_nothing(memory: Memory, heartbeat: Heartbeat) -> None:
+    heartbeat.report(State.RUNNING)
+    before = memory.connection.total_changes
+    heartbeat.report(State.RUNNING)
+
+    assert memory.connection.total_changes == before
+
+
+def test_a_success_goes_out_with_the_next_beat(
+    memory: Memory, heartbeat: Heartbeat, clock: FakeClock
+) -> None:
+    clock.pass_time(3)
+    heartbeat.succeeded()
+    clock.pass_time(2)
+    heartbeat.beat()
+
+    written = row(memory)
+    assert written is not None
+    assert (written.last_success_at, written.heartbeat) == (1_790_000_003, 1_790_000_005)
+
+
+def test_a_row_that_cannot_be_written_is_told_once_and_written_later(
+    memory: Memory, heartbeat: Heartbeat, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory.fails = True
+    heartbeat.beat()
+    heartbeat.report(State.RUNNING)
+    told = [record.getMessage() for record in caplog.records]
+    memory.fails = False
+    heartbeat.beat()
+
+    assert told == ["heartbeat_failed"]
+    written = row(memory)
+    assert written is not None
+    assert written.state is State.RUNNING
+
+
+def test_the_row_goes_when_the_process_ends_unless_another_has_taken_over(
+    memory: Memory, heartbeat: Heartbeat, clock: FakeClock
+) -> None:
+    other = Heartbeat(cast(Database, memory), "poller", clock, pid=43)
+    heartbeat.remove()
+    assert row(memory) is not None
+
+    other.remove()
+    assert row(memory) is None
+
+
+def test_it_beats_until_the_block_ends_and_leaves_no_thread(
+    memory: Memory, heartbeat: Heartbeat, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PERIOD", 0.01)
+    assert memory.writes.acquire(timeout=0)  # the first row
+
+    with beating(heartbeat):
+        for _ in range(3):
+            assert memory.writes.acquire(timeout=10)
+        assert row(memory) is not None
+
+    assert row(memory) is None
+    assert "heartbeat" not in [thread.name for thread in threading.enumerate()]
