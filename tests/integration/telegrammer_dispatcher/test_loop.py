@@ -1,0 +1,296 @@
+"""The dispatcher's turns, with the clock and the receivers in the test's hands."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from support.builders import BOT, NOW, Gateway, message
+from support.fake_clock import FakeClock
+from telegrammer.callbacks.outcome import Answer
+from telegrammer.callbacks.sender import Post, Sender
+from telegrammer.heartbeat import Heartbeat
+from telegrammer.notification import Watch
+from telegrammer.process import Stop
+from telegrammer.store.connection import Database
+from telegrammer.store.queue import Counts
+from telegrammer_dispatcher.delivery import Budget, Flight
+from telegrammer_dispatcher.loop import Dispatcher, Rules
+
+
+class FakeSender(Sender[Flight]):
+    """Holds what was posted until the test answers it."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self.flying: list[tuple[Flight, Post]] = []
+        self.answers: list[tuple[Flight, Answer]] = []
+
+    @property
+    def free(self) -> int:
+        return self.slots - len(self.flying)
+
+    @property
+    def running(self) -> int:
+        return len(self.flying)
+
+    def watch(self, descriptor: int) -> None: ...
+
+    def unwatch(self, descriptor: int) -> None: ...
+
+    def start(self, key: Flight, post: Post) -> None:
+        self.flying.append((key, post))
+
+    def wait(self, seconds: float) -> tuple[list[tuple[Flight, Answer]], set[int]]:
+        answers, self.answers = self.answers, []
+        return answers, set()
+
+    def answer(self, update_id: int, answer: Answer) -> None:
+        (found,) = [one for one in self.flying if one[0].job.update_id == update_id]
+        self.flying.remove(found)
+        self.answers.append((found[0], answer))
+
+
+class Bench:
+    def __init__(self, path: Path, watch: Watch, slots: int = 4) -> None:
+        self.gateway = Gateway(path)
+        self.clock = FakeClock(NOW)
+        self.sender = FakeSender(slots)
+        self.database = Database(path)
+        self.heartbeat = Heartbeat(self.database, "dispatcher", self.clock)
+        self.watch = watch
+        self.dispatcher = Dispatcher(
+            self.database,
+            self.sender,
+            watch,
+            self.heartbeat,
+            Rules(Budget(attempts=3, lifetime=86400), dead_retention=7 * 86400),
+            self.clock,
+            lambda: 0.0,
+        )
+
+    def subscribe(self, count: int = 1) -> list[int]:
+        owner, _ = self.gateway.key()
+        return [self.gateway.subscribe(owner, f"http://{n}/cb?x") for n in range(count)]
+
+    def turn(self, seconds: float = 1.0) -> list[int]:
+        """Let time pass and a turn be taken; return the updates in flight."""
+        self.clock.pass_time(seconds)
+        self.dispatcher.turn(0)
+        return sorted(flight.job.update_id for flight, _ in self.sender.flying)
+
+    def answer(self, update_id: int, status: int, retry_after: str | None = None) -> None:
+        self.sender.answer(update_id, Answer(status, retry_after=retry_after))
+
+    def states(self) -> list[tuple[int, str, int]]:
+        return [(row[1], row[3], row[4]) for row in self.gateway.jobs()]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    path = tmp_path / "t.db"
+    with closing(Watch(path)) as watch:
+        bench = Bench(path, watch)
+        yield bench
+        bench.database.close()
+        bench.gateway.close()
+
+
+def test_one_subscription_has_one_job_in_flight_and_is_served_in_order(bench: Bench) -> None:
+    (subscription,) = bench.subscribe()
+    bench.gateway.ingest(message(1, payload='{"é":1}'), message(2), message(3))
+
+    assert bench.turn() == [1]
+    assert bench.turn() == [1]
+    ((flight, post),) = bench.sender.flying
+    assert (post.origin, post.target, post.body) == ("http://0", "/cb?x", '{"é":1}'.encode())
+    assert post.delivery_id == flight.delivery_id == f"{BOT}-{subscription}-1"
+
+    bench.answer(1, 200)
+    assert bench.turn() == [2]
+    bench.answer(2, 200)
+    assert bench.turn() == [3]
+
+
+def test_a_claim_is_committed_before_its_post(bench: Bench) -> None:
+    bench.subscribe()
+    bench.gateway.ingest(message(1))
+
+    bench.turn()
+
+    assert bench.states() == [(1, "IN_FLIGHT", 1)]
+
+
+def test_subscriptions_are_served_side_by_side_up_to_the_workers(bench: Bench) -> None:
+    bench.subscribe(6)
+    bench.gateway.ingest(message(1))
+
+    assert bench.turn() == [1, 1, 1, 1]
+    assert [state for _, state, _ in bench.states()].count("IN_FLIGHT") == 4
+
+
+def test_a_retry_holds_back_its_own_subscription_alone(bench: Bench) -> None:
+    owner, _ = bench.gateway.key()
+    bench.gateway.subscribe(owner, "http://slow/", chat=1)
+    bench.gateway.subscribe(owner, "http://fast/", chat=2)
+    bench.gateway.ingest(message(1, chat=1), message(2, chat=1), message(3, chat=2))
+    assert bench.turn() == [1, 3]
+
+    bench.answer(1, 503)
+    bench.answer(3, 200)
+    bench.gateway.ingest(message(4, chat=2))
+
+    assert bench.turn(0) == [4]
+    assert bench.turn(1.0) == [1, 4]
+    assert bench.states() == [(1, "IN_FLIGHT", 2), (2, "PENDING", 0), (4, "IN_FLIGHT", 1)]
+
+
+def test_a_refusal_makes_a_dead_letter_and_the_next_goes_on(bench: Bench) -> None:
+    bench.subscribe()
+    bench.gateway.ingest(message(1), message(2))
+    bench.turn()
+
+    bench.answer(1, 404)
+
+    assert bench.turn() == [2]
+    assert bench.gateway.queue.dead_jobs()[0].reason == "http_404"
+
+
+def test_the_attempts_of_a_delivery_are_bounded(bench: Bench) -> None:
+    bench.subscribe()
+    bench.gateway.ingest(message(1))
+    for _ in range(3):
+        assert bench.turn(400) == [1]
+        bench.answer(1, 500)
+        assert bench.turn(0) == []
+
+    assert bench.turn(400) == []
+    assert bench.states() == [(1, "DEAD", 3)]
+
+
+def test_a_revived_dead_letter_is_found_without_a_notification(bench: Bench) -> None:
+    bench.subscribe()
+    bench.gateway.ingest(message(1))
+    bench.turn()
+    bench.answer(1, 404)
+    assert bench.turn() == []
+
+    assert bench.gateway.queue.revive(1, NOW)
+
+    assert bench.turn() == [1]
+
+
+def test_a_subscription_deleted_in_flight_is_forgotten_without_an_error(bench: Bench) -> None:
+    bench.subscribe()
+    bench.gateway.ingest(message(1), message(2))
+    bench.turn()
+    bench.gateway.keys.delete("app")
+
+    bench.answer(1, 500)
+
+    assert bench.turn() == []
+    assert bench.turn(60) == []
+    assert bench.states() == []
+
+
+def test_a_clock_set_back_does_not_stop_deliveries(bench: Bench) -> None:
+    bench.subscribe()
+    bench.gateway.ingest(message(1))
+    bench.turn()
+    bench.answer(1, 500)
+    bench.turn(0)
+    bench.gateway.ingest(message(2), now=int(bench.clock.now()))
+
+    bench.clock.jump(-86400)
+
+    assert bench.turn(0.1) == []
+    assert bench.turn(2) == [1]
+    bench.answer(1, 200)
+    assert bench.turn(0.1) == [2]
+
+
+def test_a_clock_set_forward_makes_retries_due(bench: Bench) -> None:
+    bench.subscribe()
+    bench.gateway.ingest(message(1))
+    bench.turn()
+    bench.answer(1, 503, retry_after="3600")
+    assert bench.turn(5) == []
+
+    bench.clock.jump(3600)
+
+    assert bench.turn(0.1) == [1]
+
+
+def test_what_was_decided_counts_only_once_it_is_written(bench: Bench) -> None:
+    """While nobody can write, nothing is claimed, nothing is lost, nothing is sent twice."""
+    bench.subscribe(1)
+    bench.gateway.ingest(message(1), message(2))
+    bench.turn()
+    with bench.database.read() as tx:
+        tx.execute("PRAGMA busy_timeout = 0")
+    bench.answer(1, 200)
+    with bench.gateway.database.write():
+        assert bench.turn() == []
+        assert bench.turn(0.5) == []
+        assert bench.turn() == []
+    assert bench.states() == [(1, "IN_FLIGHT", 1), (2, "PENDING", 0)]
+
+    assert bench.turn() == [2]
+    assert bench.states() == [(2, "IN_FLIGHT", 1)]
+
+
+def test_dead_letters_are_purged_at_the_start_and_every_minute(bench: Bench) -> None:
+    bench.subscribe()
+    bench.gateway.ingest(message(1), message(2))
+    with bench.gateway.queue.turn() as turn:
+        turn.dead(1, NOW - 8 * 86400, "http_404")
+        turn.dead(2, NOW - 7 * 86400 + 30, "http_404")
+
+    bench.turn()
+    assert bench.states() == [(2, "DEAD", 0)]
+    bench.turn(61)
+    assert bench.states() == []
+
+
+def test_a_row_that_holds_no_url_of_ours_is_no_crash(bench: Bench) -> None:
+    bench.subscribe()
+    with bench.gateway.database.write() as tx:
+        tx.execute("UPDATE subscriptions SET callback_url = 'gopher://x'")
+    bench.gateway.ingest(message(1))
+
+    assert bench.turn() == []
+    bench.turn(0)
+
+    assert bench.gateway.jobs()[0][3:] == ("PENDING", 1, "bad_url")
+
+
+def test_a_stop_lets_running_callbacks_end_and_writes_their_outcome(bench: Bench) -> None:
+    bench.subscribe()
+    bench.gateway.ingest(message(1), message(2))
+    bench.turn()
+
+    class Ends(FakeSender):
+        def wait(self, seconds: float) -> tuple[list[tuple[Flight, Answer]], set[int]]:
+            if self.flying:
+                self.answer(1, Answer(200))
+            return super().wait(seconds)
+
+    bench.sender.__class__ = Ends
+    with Stop() as stop:
+        stop.set()
+        bench.dispatcher.run(stop)
+
+    assert bench.states() == [(2, "PENDING", 0)]
+
+
+def test_what_a_dispatcher_before_had_in_flight_is_put_back(bench: Bench) -> None:
+    bench.subscribe()
+    bench.gateway.ingest(message(1))
+    with bench.gateway.queue.turn() as turn:
+        turn.claim(1)
+    with Stop() as stop:
+        stop.set()
+        bench.dispatcher.run(stop)
+
+    assert bench.gateway.queue.counts() == Counts(1, 0, 0)
