@@ -11,6 +11,7 @@ The rooms, and what each alone knows:
 * ``notification`` the file that wakes the dispatcher
 * ``heartbeat``  a process's own row in ``components``
 * ``health``     rows and counts -> healthy, degraded, unavailable
+* ``tls``        which certificate authorities we trust
 * ``http``       requests, with a hard total deadline and a cut
 * ``store``      the only room that knows SQL
 * ``telegram``   the only room that speaks the Bot API
