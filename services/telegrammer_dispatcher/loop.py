@@ -161,12 +161,12 @@ class Dispatcher:
 
     def _notice_clock_jump(self, now: float) -> None:
         moved = self._clock.now() - now - self._offset
-        if abs(moved) < JUMP:
-            return
-        if moved < 0:
+        if moved <= -JUMP:
             # Due times were written on the old clock: waiting must not grow by the jump.
             self._queue.advance_retries(math.ceil(-moved))
-        self._offset += moved
+        self._offset += moved  # small moves too: a clock that is slewed never jumps
+        if abs(moved) < JUMP:
+            return
         self._is_stale = True
         self._log.warning("clock_jumped", seconds=round(moved, 1))
 

@@ -8,7 +8,7 @@ from typing import Final, NoReturn, TypeVar
 import click
 
 from telegrammer import __version__, logs, settings
-from telegrammer.errors import ExitError
+from telegrammer.errors import ExitError, TelegrammerError
 
 # A token on a command line would show in every process listing.
 _NOT_OPTIONS: Final = {"bot_token"}
@@ -69,9 +69,10 @@ def _run(
                 "unknown_variable", name=variable, advice="no such setting: is it misspelt?"
             )
         main(effective)
-    except ExitError as error:
-        log.error("ended", error=str(error), status=error.status)
-        return error.status
+    except TelegrammerError as error:
+        status = error.status if isinstance(error, ExitError) else 1
+        log.error("ended", error=str(error), status=status)
+        return status
     except Exception:
         log.exception("failed")
         return 1

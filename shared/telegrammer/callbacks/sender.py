@@ -8,7 +8,6 @@ request target byte for byte.
 
 import select
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Generic, TypeVar
@@ -127,16 +126,8 @@ class _Slot(Generic[K]):
 class Sender(Generic[K]):
     """A fixed number of POSTs at once; ``K`` names a POST for the caller."""
 
-    def __init__(
-        self,
-        slots: int,
-        connect_timeout: float,
-        timeout: float,
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, slots: int, connect_timeout: float, timeout: float) -> None:
         """``connect_timeout`` and ``timeout`` (in total) are in seconds."""
-        self._monotonic = monotonic
         self._epoll = select.epoll()
         self._extra: set[int] = set()
         self._timer: float | None = None
@@ -178,14 +169,14 @@ class Sender(Generic[K]):
         Return the POSTs that ended, and the watched descriptors that are readable.
         """
         if self._timer is not None:
-            seconds = min(seconds, self._timer - self._monotonic())
+            seconds = min(seconds, self._timer - time.monotonic())
         readable = set()
         for descriptor, events in self._epoll.poll(max(0.0, seconds)):
             if descriptor in self._extra:
                 readable.add(descriptor)
             else:
                 self._multi.socket_action(descriptor, _curl_events(events))
-        if self._timer is not None and self._timer <= self._monotonic():
+        if self._timer is not None and self._timer <= time.monotonic():
             self._timer = None
             self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
         return self._ended(), readable
@@ -227,7 +218,7 @@ class Sender(Generic[K]):
             self._multi.assign(descriptor, True)
 
     def _set_timer(self, milliseconds: int) -> None:
-        self._timer = None if milliseconds < 0 else self._monotonic() + milliseconds / 1000
+        self._timer = None if milliseconds < 0 else time.monotonic() + milliseconds / 1000
 
     def __enter__(self) -> "Sender[K]":
         return self
