@@ -23,6 +23,7 @@ import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from http import HTTPMethod
 from typing import Final
 
 from gunicorn import systemd
@@ -152,7 +153,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
         now = time.monotonic()
         last_call, give_up = now + _LAST_CALL, now + self.app.limits.stop_timeout
         while self._connections and now < give_up:
-            self._turn()
+            self._turn(_LAST_CALL)
             now = time.monotonic()
             if now >= last_call:
                 self._drop_all(*self._without_request)
@@ -170,10 +171,10 @@ class FrontWorker(Worker):  # type: ignore[misc]
 
     # -- the main thread's turn -----------------------------------------------------
 
-    def _turn(self) -> None:
-        """Wait for something to do, at most a second, and do it."""
+    def _turn(self, at_most: float = _TURN) -> None:
+        """Wait for something to do, at most so many seconds, and do it."""
         self.notify()
-        for descriptor, _ in self._epoll.poll(self._patience()):
+        for descriptor, _ in self._epoll.poll(min(self._patience(), at_most)):
             if descriptor == self.PIPE[0]:
                 os.read(descriptor, 65536)
             elif self._listening and descriptor == self._listener.fileno():
@@ -190,7 +191,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
     def _patience(self) -> float:
         """Return the seconds until the next deadline."""
         soonest = min(self._accept_at, *(room.next_late() for room in self._rooms))
-        return min(max(soonest - time.monotonic(), 0.0), _TURN)
+        return max(soonest - time.monotonic(), 0.0)
 
     def _attend(self, connection: Connection) -> None:
         # One peer's bytes must never end the process of all.
@@ -435,10 +436,10 @@ def _log_request(
     method: str | None = None,
     route: str | None = None,
 ) -> None:
-    """Write the line of the log; never a path, which a caller may have put a secret in."""
+    """Write the line of the log; nothing in it is a caller's own text."""
     log.info(
         "request",
-        method=method,
+        method=method if method is None or method in HTTPMethod.__members__ else "OTHER",
         route=route,
         status=status,
         duration_ms=round((time.monotonic() - connection.began) * 1000, 1),

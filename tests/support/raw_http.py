@@ -60,7 +60,7 @@ class RawClient:
         except OSError:
             self.sock.close()
             raise
-        self.buffer = b""
+        self.buffer = bytearray()
         self.began = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -108,15 +108,13 @@ class RawClient:
         """Return everything up to and including ``end``; raise ``EOFError`` at a close."""
         while end not in self.buffer:
             self._more()
-        found, _, self.buffer = self.buffer.partition(end)
-        return found + end
+        return self._take(self.buffer.index(end) + len(end))
 
     def read_to_end(self) -> bytes:
         """Return everything until the peer closes."""
         while data := self.receive():
             self.buffer += data
-        found, self.buffer = self.buffer, b""
-        return found
+        return self._take(len(self.buffer))
 
     def read_response(self, *, to_head: bool = False) -> Response:
         """Return the next response; ``to_head`` when it answers HEAD, so has no body."""
@@ -143,20 +141,24 @@ class RawClient:
         length = int(headers["content-length"])
         while len(self.buffer) < length:
             self._more()
-        body, self.buffer = self.buffer[:length], self.buffer[length:]
-        return body
+        return self._take(length)
 
     def _chunked(self) -> bytes:
         body = b""
         while size := int(self.read_until(b"\r\n"), 16):
             while len(self.buffer) < size + 2:
                 self._more()
-            body, self.buffer = body + self.buffer[:size], self.buffer[size + 2 :]
+            body += self._take(size + 2)[:size]
         self.read_until(b"\r\n")
         return body
+
+    def _take(self, length: int) -> bytes:
+        found = bytes(self.buffer[:length])
+        del self.buffer[:length]
+        return found
 
     def _more(self) -> None:
         data = self.receive()
         if not data:
-            raise EOFError(f"closed after {self.buffer!r}")
+            raise EOFError(f"closed after {bytes(self.buffer[:200])!r}")
         self.buffer += data
