@@ -2,7 +2,7 @@
 
 import json
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from support.builders import Gateway
 from support.processes import Process
@@ -18,7 +18,7 @@ def free_port() -> int:
 
 @dataclass
 class RunningApi:
-    """A started `telegrammer-api`; ``key`` is a caller's."""
+    """A started `telegrammer-api`; ``key`` is a caller's, ``answers`` the bodies so far."""
 
     process: Process
     address: tuple[str, int]
@@ -26,6 +26,10 @@ class RunningApi:
     sandbox: Sandbox
     secrets: Secrets
     key: str = ""
+    answers: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.secrets.wrote("the API's answers", lambda: "\n".join(self.answers))
 
     def new_key(self, name: str) -> str:
         return self.secrets.key(self.gateway.key(name)[1])
@@ -61,7 +65,7 @@ class RunningApi:
             assert response.json() == {"ok": False, "error": error}
             assert error.keys() <= {"code", "message", "field", "migrate_to_chat_id"}
             assert error["message"]
-        self.secrets.wrote("an answer of the API", response.body.decode())
+        self.answers.append(response.body.decode())
         return response
 
 

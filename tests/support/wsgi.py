@@ -1,6 +1,7 @@
 """The application without its front: Falcon's own test client, a real database."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,7 +50,7 @@ class Api:
         *,
         authorization: str | None = "",
         headers: dict[str, str] | None = None,
-        environ: dict[str, object] | None = None,
+        environ: Mapping[str, object] | None = None,
     ) -> falcon.testing.Result:
         """Make a request, with the key unless said otherwise.
 

@@ -2,7 +2,6 @@
 each test."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -46,7 +45,8 @@ def running_api(
 
 
 @pytest.fixture
-def api(running_api: RunningApi, secrets: Secrets) -> RunningApi:
+def api(running_api: RunningApi) -> RunningApi:
     """The module's API, with a new key."""
     running_api.sandbox.reset()
-    return replace(running_api, key=running_api.new_key(next(_NAMES)))
+    running_api.key = running_api.new_key(next(_NAMES))
+    return running_api

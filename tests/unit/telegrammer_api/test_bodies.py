@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from telegrammer_api.bodies import SendBody, SubscribeBody
 from telegrammer_api.errors import ApiError, Code
@@ -220,3 +222,26 @@ def test_a_strange_field_is_named_in_bounded_printable_ascii(name: str) -> None:
     assert error["field"].isascii()
     assert error["field"].isprintable()
     assert len(error["message"]) < 200
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
+names = st.sampled_from(["chat_id", "username", "text", "callback_url"]) | st.text()
+objects = st.dictionaries(names, values).map(lambda members: json.dumps(members).encode())
+
+
+def answer_to(parse: type[SendBody | SubscribeBody], body: bytes) -> bytes:
+    try:
+        parse.parse(body)
+    except ApiError as error:
+        return error.body()
+    return b"{}"
+
+
+@given(st.binary() | objects)
+def test_whatever_comes_is_parsed_or_refused(body: bytes) -> None:
+    """And every refusal is JSON that can be sent."""
+    for parse in (SendBody, SubscribeBody):
+        error = json.loads(answer_to(parse, body)).get("error")
+
+        assert error is None or error["code"] == "INVALID_REQUEST"

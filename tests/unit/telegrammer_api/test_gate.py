@@ -4,6 +4,8 @@ import io
 
 import falcon.testing
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from support.wsgi import Api, error_of
 from telegrammer_api.front import AUTHORIZATIONS, BodyTimedOut
@@ -282,3 +284,24 @@ def test_storage_that_fails_later_is_503(api: Api) -> None:
     body = {"chat_id": 1, "callback_url": "http://h/"}
 
     assert outcome(api.call("POST", "/subscribe", body)) == (503, "STORAGE_UNAVAILABLE")
+
+
+latin = st.text(st.characters(max_codepoint=255), max_size=40)
+targets = st.sampled_from([path for _, path in ROUTES]) | latin
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(target=targets, query=latin, method=st.sampled_from(METHODS) | latin, authorization=latin)
+def test_no_head_is_too_strange(
+    api: Api, target: str, query: str, method: str, authorization: str
+) -> None:
+    """Whatever the front lets through, a caller without a key gets one of three answers."""
+    environ = {
+        "PATH_INFO": target,
+        "RAW_URI": f"{target}?{query}",
+        "QUERY_STRING": query,
+        "HTTP_AUTHORIZATION": authorization,
+    }
+    result = api.call(method, "/", environ=environ)
+
+    assert result.status_code in (401, 404, 405)
