@@ -151,6 +151,7 @@ class Poller:
         self._is_bound = True
         self._log.info("bound", bot_id=bot_id)
         self._failures = 0
+        self._heartbeat.report(State.RUNNING)
         return 0.0
 
     def _poll(self) -> float:
