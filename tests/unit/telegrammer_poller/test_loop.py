@@ -125,6 +125,11 @@ def malformed(update_id: int | None, text: str = '{"x":1}') -> MalformedUpdate:
     return MalformedUpdate(update_id, "message.date is not an integer", text)
 
 
+def test_it_runs_as_soon_as_the_bot_is_known(bound: Bench) -> None:
+    """An idle bot's first long poll lasts half a minute: nobody waits for that."""
+    assert bound.state() == (State.RUNNING, None, 0)
+
+
 def test_the_first_poll_confirms_nothing_and_the_next_goes_on_behind_the_batch(
     bound: Bench,
 ) -> None:
@@ -136,7 +141,8 @@ def test_the_first_poll_confirms_nothing_and_the_next_goes_on_behind_the_batch(
     assert bound.telegram.asked == [(None, 100), (9, 100)]
     assert [row[1] for row in bound.gateway.jobs()] == [7, 8]
     assert bound.state() == (State.RUNNING, None, 0)
-    assert bound.row().last_success_at == int(bound.clock.now()) - 30
+    bound.heartbeat.beat()
+    assert bound.row().last_success_at == int(bound.clock.now())
 
 
 def test_a_batch_touches_the_notification_file_only_when_it_made_jobs(bound: Bench) -> None:
