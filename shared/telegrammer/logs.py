@@ -5,11 +5,11 @@ reaches the line by accident, in a traceback for example, is searched for secret
 once more before it is written.
 """
 
-import datetime
 import json
 import logging
 import re
 import sys
+import time
 import traceback
 from typing import Final
 
@@ -21,6 +21,7 @@ _REDACTED: Final = "[redacted]"
 _SECRETS: Final = re.compile(
     r"(?<![0-9])[0-9]{5,20}:[A-Za-z0-9_-]{30,}|(?<![0-9a-fA-F])[0-9a-fA-F]{64}(?![0-9a-fA-F])"
 )
+_SHORTEST_SECRET: Final = 36
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@+-]+", re.ASCII)
 _LEVELS: Final = {
     "debug": logging.DEBUG,
@@ -55,12 +56,17 @@ class Log:
 
     def _write(self, level: int, event: str, fields: dict[str, Field]) -> None:
         if self._logger.isEnabledFor(level):
-            self._logger.log(level, event, extra={"fields": fields})
+            # ``Logger.log`` would search the stack for the caller, which no line shows.
+            name = self._logger.name
+            extra = {"fields": fields}
+            self._logger.handle(
+                self._logger.makeRecord(name, level, "", 0, event, (), None, extra=extra)
+            )
 
 
 def redacted(text: str) -> str:
     """Return the text without what looks like a bot token, a key of ours or its digest."""
-    return _SECRETS.sub(_REDACTED, text)
+    return _SECRETS.sub(_REDACTED, text) if len(text) >= _SHORTEST_SECRET else text
 
 
 def set_up(component: str, log_format: str, level: str, secrets: list[str]) -> None:
@@ -80,6 +86,8 @@ def set_up(component: str, log_format: str, level: str, secrets: list[str]) -> N
     logging.getLogger("telegrammer").setLevel(_LEVELS[level])
     # A full disk or a closed pipe behind standard error must not end a process.
     logging.raiseExceptions = False
+    # No line shows them, and they are asked for at each.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
 class _Formatter(logging.Formatter):
@@ -87,44 +95,54 @@ class _Formatter(logging.Formatter):
         super().__init__()
         self._component = component
         self._as_json = as_json
-        # As they are, and as they look inside a quoted value.
-        forms = {form for secret in secrets for form in (secret, json.dumps(secret)[1:-1])}
-        self._secrets = sorted(forms, key=len, reverse=True)
+        self._secrets = sorted(secrets, key=len, reverse=True)
+        self._second = -1
+        self._time = ""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = self._line(_members(record, self._component))
-        for secret in self._secrets:
-            line = line.replace(secret, _REDACTED)
-        return redacted(line)
-
-    def _line(self, members: dict[str, Field]) -> str:
+        members: dict[str, Field] = {
+            "time": self._stamp(record.created),
+            "level": record.levelname.lower(),
+        }
+        fields: dict[str, Field] | None = getattr(record, "fields", None)
+        if fields is None:
+            fields = self._of_library(record)
+        else:
+            members["component"] = record.name.removeprefix("telegrammer.")
+            members["event"] = record.msg
+        for name, value in fields.items():
+            members[name] = self._redacted(value) if isinstance(value, str) else value
         if self._as_json:
-            return json.dumps(members, ensure_ascii=True, default=str)
-        return " ".join(f"{name}={_value(value)}" for name, value in members.items())
+            return json.dumps(members)
+        return " ".join([f"{name}={_value(value)}" for name, value in members.items()])
 
-
-def _members(record: logging.LogRecord, component: str) -> dict[str, Field]:
-    when = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
-    members: dict[str, Field] = {
-        "time": when.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "level": record.levelname.lower(),
-    }
-    fields: dict[str, Field] | None = getattr(record, "fields", None)
-    if fields is None:  # a library's line
-        text = record.getMessage()
-        members |= {"component": component, "event": "library", "logger": record.name}
-        members |= {"message": text}
+    def _of_library(self, record: logging.LogRecord) -> dict[str, Field]:
+        fields: dict[str, Field] = {
+            "component": self._component,
+            "event": "library",
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
         if record.exc_info and record.exc_info[0]:
-            members["traceback"] = "".join(traceback.format_exception(*record.exc_info))
-        return members
-    members |= {"component": record.name.removeprefix("telegrammer."), "event": record.getMessage()}
-    return members | fields
+            fields["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+        return fields
+
+    def _stamp(self, when: float) -> str:
+        second = int(when)
+        if second != self._second:
+            self._second = second
+            self._time = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return f"{self._time}.{int((when - second) * 1000):03d}Z"
+
+    def _redacted(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, _REDACTED)
+        return redacted(text)
 
 
 def _value(value: Field) -> str:
     if value is None:
         return "-"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = str(value)
-    return text if _PLAIN.fullmatch(text) else json.dumps(text)
+    if isinstance(value, str):
+        return value if _PLAIN.fullmatch(value) else json.dumps(value)
+    return "true" if value is True else "false" if value is False else str(value)
