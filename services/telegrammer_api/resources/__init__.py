@@ -1,5 +1,1 @@
 """What callers can do, one module for each noun. The gate was passed before."""
-
-from typing import Final
-
-JSON: Final = "application/json"
