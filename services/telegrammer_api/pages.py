@@ -1,4 +1,9 @@
-"""The answers that the front gives by itself: our JSON error shape, never HTML."""
+"""The answers that the front gives by itself: our JSON error shape, never HTML.
+
+They come before the application is asked, so before path, method and credential are
+looked at: what is not well-formed, too large, too late or too much gets one of these
+whatever it was meant for.
+"""
 
 import json
 from dataclasses import dataclass

@@ -89,11 +89,14 @@ class Room:
     def discard(self, connection: Connection) -> None:
         del self._until[connection]
 
+    @property
     def oldest(self) -> Connection | None:
+        """The connection that is here the longest, if any is."""
         return next(iter(self._until), None)
 
+    @property
     def next_late(self) -> float:
-        """Return when the oldest connection's time is over; infinite when none waits."""
+        """When the oldest connection's time is over; infinite when none is here."""
         return next(iter(self._until.values()), float("inf"))
 
 

@@ -19,8 +19,10 @@ import secrets
 import select
 import signal
 import socket
+import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from http import HTTPMethod
@@ -34,6 +36,7 @@ from gunicorn.workers.base import Worker
 from telegrammer.errors import ExitError
 from telegrammer.logs import Log
 from telegrammer_api import pages
+from telegrammer_api.door import Door
 from telegrammer_api.exchange import (
     RECEIVE,
     Call,
@@ -60,13 +63,6 @@ _TURN: Final = 1.0  # at least this often the heartbeat is shown and the parent 
 _LAST_CALL: Final = 0.2  # while stopping: for a request that is on its way
 _SPARE_CONNECTIONS: Final = 512  # beside those with a request
 _SPARE_DESCRIPTORS: Final = 64  # for the application, logs and the like
-
-# Connections are accepted by whichever worker is awake first, so a worker with enough
-# to do holds back a little: for a worker with a free thread, or else with a free place.
-_BUSY_PAUSE: Final = 0.02
-_FULL_PAUSE: Final = 0.04
-_BUSY_BATCH: Final = 8
-_FULL_BATCH: Final = 64
 
 _READ: Final = select.EPOLLIN | select.EPOLLONESHOT
 _WRITE: Final = select.EPOLLOUT | select.EPOLLONESHOT
@@ -114,22 +110,28 @@ class FrontWorker(Worker):  # type: ignore[misc]
     def _open(self) -> None:
         limits = self.app.limits
         self._request_timeout: float = limits.request_timeout
-        self._threads: int = limits.threads
         self._capacity: int = limits.threads + -(-limits.queue // limits.workers)
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        most = descriptors - _SPARE_DESCRIPTORS
-        self._most_connections = min(self._capacity + _SPARE_CONNECTIONS, most)
-
+        self._most_connections = min(
+            self._capacity + _SPARE_CONNECTIONS, descriptors - _SPARE_DESCRIPTORS
+        )
+        self._connections: dict[int, Connection] = {}
+        self._busy = 0  # requests in the pool, running or waiting
+        self._counting = threading.Lock()
+        self._answered: deque[Connection] = deque()
+        self._waste = bytearray(65536)
+        self._build_rooms()
+        self._pool = ThreadPoolExecutor(limits.threads, "request")
         self._listener: socket.socket = self.sockets[0]
         self._server = self._listener.getsockname()
         self._listening = True
-        self._accept_at = float("inf")
-        self._connections: dict[int, Connection] = {}
-        self._busy = 0  # requests in the pool, running or waiting
-        self._answered: deque[Connection] = deque()
-        self._waste = bytearray(65536)
+        self._door = Door(limits.threads, self._capacity)
+        self._epoll = select.epoll()
+        self._epoll.register(self.PIPE[0], select.EPOLLIN)
+        self._epoll.register(self._listener, _READ)
 
-        timeout = limits.request_timeout
+    def _build_rooms(self) -> None:
+        limits, timeout = self.app.limits, self._request_timeout
         self._fresh = Room(min(_FRESH, timeout), self._receive, self._head_slow)
         self._arriving = Room(max(timeout - _FRESH, 0.0), self._receive, self._head_late)
         self._idle = Room(limits.idle_timeout, self._receive, self._end)
@@ -138,11 +140,6 @@ class FrontWorker(Worker):  # type: ignore[misc]
         self._lingering = Room(_LINGER, self._drain, self._end)
         self._without_request = (self._fresh, self._arriving, self._idle, self._lingering)
         self._rooms = (*self._without_request, self._queued, self._writing)
-
-        self._pool = ThreadPoolExecutor(limits.threads, "request")
-        self._epoll = select.epoll()
-        self._epoll.register(self.PIPE[0], select.EPOLLIN)
-        self._epoll.register(self._listener, _READ)
 
     def _stop(self) -> None:
         """Accept nothing more, drop who has no request here, finish the others."""
@@ -178,38 +175,36 @@ class FrontWorker(Worker):  # type: ignore[misc]
             if descriptor == self.PIPE[0]:
                 os.read(descriptor, 65536)
             elif self._listening and descriptor == self._listener.fileno():
-                self._accept_at = time.monotonic() + self._accept_pause()
-            elif connection := self._connections.get(descriptor):
-                self._attend(connection)
+                self._door.knock(self._load(), time.monotonic())
+            elif (connection := self._connections.get(descriptor)) and connection.room:
+                self._attend(connection, connection.room.ready)
         while self._answered:
             self._settle(self._answered.popleft())
         if self._listening:
-            self._accept_waiting()
+            self._accept_due()
         for room in self._rooms:
             self._expire(room)
 
     def _patience(self) -> float:
         """Return the seconds until the next deadline."""
-        soonest = min(self._accept_at, *(room.next_late() for room in self._rooms))
+        soonest = min(self._door.next_due, *(room.next_late for room in self._rooms))
         return max(soonest - time.monotonic(), 0.0)
 
-    def _attend(self, connection: Connection) -> None:
-        # One peer's bytes must never end the process of all.
+    def _attend(self, connection: Connection, step: Callable[[Connection], None]) -> None:
         try:
-            if connection.room is not None:
-                connection.room.ready(connection)
-        except Exception:
+            step(connection)
+        except Exception:  # one peer's bytes must never end the process of all
             log.exception("connection_failed")
             self._end(connection)
 
     def _expire(self, room: Room) -> None:
         now = time.monotonic()
-        while room.next_late() <= now and (connection := room.oldest()):
-            room.late(connection)
+        while room.next_late <= now and (connection := room.oldest):
+            self._attend(connection, room.late)
 
     def _drop_all(self, *rooms: Room) -> None:
         for room in rooms:
-            while connection := room.oldest():
+            while connection := room.oldest:
                 self._end(connection)
 
     def _wait(self, connection: Connection, room: Room) -> None:
@@ -226,36 +221,21 @@ class FrontWorker(Worker):  # type: ignore[misc]
 
     def _end(self, connection: Connection) -> None:
         leave(connection)
-        del self._connections[connection.sock.fileno()]
+        self._connections.pop(connection.sock.fileno(), None)
         connection.sock.close()
 
     # -- accepting --------------------------------------------------------------------
 
+    def _accept_due(self) -> None:
+        """Accept the connections that are due, if any, and listen again."""
+        if batch := self._door.due(self._load(), time.monotonic()):
+            while batch and self._accept():
+                batch -= 1
+            self._epoll.modify(self._listener, _READ)
+
     def _load(self) -> int:
         """Return how many requests are here or will be in a moment."""
         return self._busy + len(self._fresh)
-
-    def _accept_pause(self) -> float:
-        load = self._load()
-        if load < self._threads:
-            return 0.0
-        return _BUSY_PAUSE if load < self._capacity else _FULL_PAUSE
-
-    def _accept_waiting(self) -> None:
-        """Accept the connections that are due, and listen again."""
-        if self._accept_at == float("inf"):
-            return
-        load = self._load()
-        if load < self._threads:
-            batch = 1
-        elif time.monotonic() < self._accept_at:
-            return
-        else:
-            batch = _BUSY_BATCH if load < self._capacity else _FULL_BATCH
-        while batch and self._accept():
-            batch -= 1
-        self._accept_at = float("inf")
-        self._epoll.modify(self._listener, _READ)
 
     def _accept(self) -> bool:
         """Accept one connection, if one waits; make room for it first."""
@@ -272,7 +252,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
         self._connections[sock.fileno()] = connection
         self._epoll.register(sock, select.EPOLLONESHOT)  # for nothing yet
         self._fresh.enter(connection, connection.began)
-        self._attend(connection)  # its request is here already, more often than not
+        self._attend(connection, self._receive)  # it is here already, more often than not
         return True
 
     def _make_room(self) -> None:
@@ -280,7 +260,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
 
         A request that runs or waits is never given up for a new connection.
         """
-        if victim := max(*self._without_request, self._writing, key=len).oldest():
+        if victim := max(*self._without_request, self._writing, key=len).oldest:
             self._end(victim)
 
     # -- heads ------------------------------------------------------------------------
@@ -331,7 +311,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
     def _admit(self, connection: Connection, request: StrictRequest) -> None:
         if self._busy >= self._capacity:
             return self._refuse(connection, pages.OVERLOADED)
-        self._busy += 1
+        self._count(1)
         connection.then = Then.CLOSE  # unless an answer says otherwise
         self._queued.enter(connection, time.monotonic())
         connection.work = self._pool.submit(self._answer, connection, request)
@@ -339,7 +319,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
 
     def _queue_late(self, connection: Connection) -> None:
         if connection.work is not None and connection.work.cancel():
-            self._busy -= 1
+            self._count(-1)
             self._refuse(connection, pages.OVERLOADED)
         else:  # it runs by now, within the application's own limits
             leave(connection)
@@ -356,33 +336,41 @@ class FrontWorker(Worker):  # type: ignore[misc]
 
     def _answer(self, connection: Connection, request: StrictRequest) -> None:
         """Answer one request; the only thing here that runs in a pool thread."""
+        request_id = secrets.token_hex(8)
         try:
-            self._respond(connection, request, secrets.token_hex(8))
+            try:
+                reply = self._ask(connection, request, request_id)
+            finally:
+                self._count(-1)  # before the peer can know, and ask again
+            connection.received = request.unreader.take_buffered()
+            connection.answer(reply.data, reply.then)
+            _log_request(connection, reply.status, request_id, request.method, reply.route)
         except Exception:  # nobody asks the future
             log.exception("connection_failed")
         finally:
             self._answered.append(connection)
             os.write(self.PIPE[1], b"\0")
 
-    def _respond(self, connection: Connection, request: StrictRequest, request_id: str) -> None:
+    def _ask(self, connection: Connection, request: StrictRequest, request_id: str) -> Reply:
         call = Call(connection.peer, self._server, request_id, last=not self.alive)
         try:
-            reply = run(self._application, request, self.cfg, call)
+            return run(self._application, request, self.cfg, call)
         except (Exception, SystemExit) as error:  # the outermost edge of a request
             page = pages.page_for(error)
             if page is pages.INTERNAL_ERROR:
                 log.exception("request_failed", request_id=request_id)
             data = page.render(request_id, with_body=request.method != "HEAD")
-            reply = Reply(data, page.status, None, Then.LINGER)
-        connection.received = request.unreader.take_buffered()
-        connection.answer(reply.data, reply.then)
-        _log_request(connection, reply.status, request_id, request.method, reply.route)
+            return Reply(data, page.status, None, Then.LINGER)
+
+    def _count(self, change: int) -> None:
+        """Note that a request came to the pool or is done."""
+        with self._counting:
+            self._busy += change
 
     def _settle(self, connection: Connection) -> None:
         """Take the connection back from the pool."""
-        self._busy -= 1
         connection.work = None
-        self._follow(connection)
+        self._attend(connection, self._follow)
 
     def _follow(self, connection: Connection) -> None:
         """Go on after an answer: send its rest, or do what was decided for then."""

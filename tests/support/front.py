@@ -2,8 +2,8 @@
 
 ``Front("support.tiny_app:opened", threads=2)`` starts it on a free port; inside the
 block ``address`` is where it listens, ``client()`` a bare connection, ``log`` what it
-wrote to standard error so far. Leaving the block stops it and checks that it left no
-process behind.
+wrote to standard error so far. ``descriptors`` limits each of its processes. Leaving
+the block stops it and checks that it left no process behind.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import importlib
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -55,7 +56,7 @@ class Front:
         port: int = 0,
         log_format: str = "text",
         environment: Mapping[str, str] | None = None,
-        prefix: tuple[str, ...] = (),
+        descriptors: int | None = None,
         **limits: float,
     ) -> None:
         defaults = {"workers": 1, "threads": 4, "queue": 4, "request_timeout": 1.0}
@@ -64,17 +65,17 @@ class Front:
             "host": host,
             "port": port,
             "log_format": log_format,
+            "descriptors": descriptors,
             "limits": defaults | limits,
         }
         self._environment = {**os.environ, **(environment or {}), "PYTHONPATH": _PATH}
-        self._prefix = prefix
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  closed in __exit__
         self.address = (host, 0)
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-P", "-X", "dev", "-W", "error", "-m", "support.front"]
         self.process = subprocess.Popen(
-            [*self._prefix, *command, json.dumps(self._arguments)],
+            [*command, json.dumps(self._arguments)],
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             env=self._environment,
@@ -164,6 +165,8 @@ def main() -> None:
     """Be the server: the argument says of what, and with which limits."""
     arguments = json.loads(sys.argv[1])
     logs.set_up("api", arguments["log_format"], "info", [])
+    if most := arguments["descriptors"]:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     module, _, name = arguments["application"].partition(":")
     open_application = getattr(importlib.import_module(module), name)
     try:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from wsgiref.types import StartResponse, WSGIEnvironment
 
+from telegrammer.errors import Failure
 from telegrammer_api import front
 
 
@@ -22,9 +23,24 @@ def opened() -> Iterator[front.Application]:
 
 
 @contextlib.contextmanager
+def slow() -> Iterator[front.Application]:
+    """Take half a second to open."""
+    time.sleep(0.5)
+    with opened() as found:
+        yield found
+
+
+@contextlib.contextmanager
 def broken() -> Iterator[front.Application]:
     """Fail as an application that cannot be loaded does."""
     raise RuntimeError("this application cannot be loaded")
+    yield application
+
+
+@contextlib.contextmanager
+def refused() -> Iterator[front.Application]:
+    """Fail as our own checks do: with a reason that an operator can act on."""
+    raise Failure("the folder is read-only")
     yield application
 
 

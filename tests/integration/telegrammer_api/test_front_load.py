@@ -85,8 +85,7 @@ def test_idle_connections_are_no_load() -> None:
 
 
 def test_a_flood_of_connections_costs_its_own_oldest_and_no_honest_caller() -> None:
-    few = ("prlimit", "--nofile=128:128")
-    with Front(prefix=few, request_timeout=20.0) as front, front.ready().client() as kept:
+    with Front(descriptors=128, request_timeout=20.0) as front, front.ready().client() as kept:
         assert kept.exchange(request("/")).status == 200
         with front.client() as running, connected(front, 40) as flood:
             running.send(request("/sleep/1"))

@@ -1,0 +1,47 @@
+"""When a worker accepts the connections that wait at the listener.
+
+Every worker hears each knock, and whoever is awake first gets the connection, with all
+its requests. So a worker with enough to do holds back a little: for a worker with a
+free thread, or else for one with a free place in its queue.
+"""
+
+from typing import Final
+
+BUSY_PAUSE: Final = 0.02
+"""Seconds that a worker without a free thread leaves to the others."""
+FULL_PAUSE: Final = 0.04
+"""Seconds that a worker without a free place leaves to the others, before it refuses."""
+
+_BUSY_BATCH: Final = 8
+_FULL_BATCH: Final = 64
+_NEVER: Final = float("inf")
+
+
+class Door:
+    """Decides for one worker. ``load`` is how many requests it has."""
+
+    def __init__(self, threads: int, capacity: int) -> None:
+        self._threads = threads
+        self._capacity = capacity
+        self.next_due = _NEVER
+        """When to ask ``due`` again; infinite while nobody has knocked."""
+
+    def knock(self, load: int, now: float) -> None:
+        """Note that a connection waits."""
+        if load < self._threads:
+            self.next_due = now
+        else:
+            self.next_due = now + (BUSY_PAUSE if load < self._capacity else FULL_PAUSE)
+
+    def due(self, load: int, now: float) -> int:
+        """Return how many connections to accept now; then listen for the next knock.
+
+        Zero while nobody waits or the pause is not over; a thread that became free
+        ends the pause.
+        """
+        if self.next_due == _NEVER or (load >= self._threads and now < self.next_due):
+            return 0
+        self.next_due = _NEVER
+        if load < self._threads:
+            return 1
+        return _BUSY_BATCH if load < self._capacity else _FULL_BATCH

@@ -1,0 +1,49 @@
+"""A busy worker leaves new connections to a freer one for a moment, and no longer."""
+
+import pytest
+
+from telegrammer_api.door import BUSY_PAUSE, FULL_PAUSE, Door
+
+THREADS, CAPACITY = 4, 36
+
+
+@pytest.fixture
+def door() -> Door:
+    return Door(THREADS, CAPACITY)
+
+
+def test_nothing_is_due_before_somebody_knocks(door: Door) -> None:
+    assert door.due(0, 1000.0) == 0
+    assert door.next_due == float("inf")
+
+
+def test_a_worker_with_a_free_thread_accepts_one_at_once(door: Door) -> None:
+    door.knock(THREADS - 1, 10.0)
+
+    assert door.due(THREADS - 1, 10.0) == 1
+    assert door.due(THREADS - 1, 10.0) == 0
+
+
+@pytest.mark.parametrize(
+    ("load", "pause"),
+    [(THREADS, BUSY_PAUSE), (CAPACITY - 1, BUSY_PAUSE), (CAPACITY, FULL_PAUSE)],
+)
+def test_a_worker_without_one_waits_for_the_others_first(
+    door: Door, load: int, pause: float
+) -> None:
+    door.knock(load, 10.0)
+
+    assert door.next_due == 10.0 + pause
+    assert door.due(load, 10.0 + pause * 0.9) == 0
+    assert door.due(load, 10.0 + pause) > 1
+    assert door.next_due == float("inf")
+
+
+def test_a_thread_that_becomes_free_ends_the_pause(door: Door) -> None:
+    door.knock(CAPACITY, 10.0)
+
+    assert door.due(THREADS - 1, 10.001) == 1
+
+
+def test_a_full_worker_waits_longer_than_one_with_a_free_place() -> None:
+    assert BUSY_PAUSE < FULL_PAUSE
