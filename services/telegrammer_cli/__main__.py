@@ -10,7 +10,7 @@ from telegrammer.errors import ExitError, StorageUnavailable
 from telegrammer.options import setting_options
 from telegrammer_cli import check, config, database, deliveries, keys, sandbox, status
 from telegrammer_cli.commands import Commands, hide_settings
-from telegrammer_cli.output import complain
+from telegrammer_cli.output import complain, give_up_standard_output
 
 _HELP: Final = """The operator's command of Telegrammer, a gateway around one Telegram bot.
 
@@ -81,6 +81,10 @@ def main() -> NoReturn:
         sys.exit(error.status)
     except StorageUnavailable as error:
         complain(f"Error: {error} ({_ADVICE.get(error.reason, 'see the log of the daemons')})")
+        sys.exit(1)
+    except OSError as error:  # a full disk behind standard output; a closed pipe is click's
+        give_up_standard_output()
+        complain(f"Error: {error}")
         sys.exit(1)
     except Exception:
         log.exception("failed")

@@ -13,7 +13,7 @@ from telegrammer.store.keys import Keys, check_name
 from telegrammer.store.layout import open_database
 from telegrammer_cli.commands import command, json_option
 from telegrammer_cli.opening import open_existing
-from telegrammer_cli.output import print_json, print_table, say, utc, write
+from telegrammer_cli.output import give_up_standard_output, print_json, print_table, say, utc
 
 
 @command("add-key")
@@ -35,16 +35,17 @@ def add_key(settings: Settings, name: str) -> None:
             raise Failure(f"there is a key named {name} already: delete it or choose another name")
         try:
             _show(key)
-        except (Failure, OSError):
+        except OSError:
             keys.delete(name)
+            give_up_standard_output()
             raise Failure("the key could not be printed, so it was deleted again") from None
 
 
 def _show(key: str) -> None:
     # Started with standard output closed, Python has none, and click says nothing.
     if cast("TextIO | None", sys.stdout) is None:
-        raise Failure("standard output is closed")
-    write(key)
+        raise OSError("standard output is closed")
+    click.echo(key)
 
 
 @command("list-keys")

@@ -3,30 +3,16 @@
 import datetime
 import json
 import os
-import sys
 from collections.abc import Sequence
 
 import click
 
-from telegrammer.errors import Failure
-
 Cell = str | int | None
-
-
-def write(text: str) -> None:
-    """Print a text as it is. Raises ``Failure`` when standard output cannot take it."""
-    try:
-        click.echo(text)
-    except BrokenPipeError:
-        raise  # the reader has seen enough: click ends quietly
-    except OSError as error:
-        _drop_the_rest()
-        raise Failure(f"cannot write to standard output: {error.strerror}") from None
 
 
 def say(text: str) -> None:
     """Print a line."""
-    write(printable(text))
+    click.echo(printable(text))
 
 
 def complain(text: str) -> None:
@@ -36,7 +22,7 @@ def complain(text: str) -> None:
 
 def print_json(value: object) -> None:
     """Print a value as JSON in ASCII, which any terminal and any locale can take."""
-    write(json.dumps(value, indent=2))
+    click.echo(json.dumps(value, indent=2))
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
@@ -52,7 +38,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
             cell.rjust(width) if right else cell.ljust(width)
             for cell, width, right in zip(line, widths, numeric, strict=True)
         ]
-        write("  ".join(cells).rstrip())
+        click.echo("  ".join(cells).rstrip())
 
 
 def utc(seconds: int | None) -> str | None:
@@ -66,16 +52,16 @@ def utc(seconds: int | None) -> str | None:
     return moment.isoformat().replace("+00:00", "Z")
 
 
+def give_up_standard_output() -> None:
+    """Keep the interpreter from trying to write once more what could not be written."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
 def printable(text: str) -> str:
     """Return the text with everything that could move a cursor or turn a line as an escape."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
-def _drop_the_rest() -> None:
-    """Keep the interpreter from trying to write once more what could not be written."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
 
 
 def _text(cell: Cell) -> str:
