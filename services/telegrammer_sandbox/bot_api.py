@@ -106,6 +106,7 @@ def _get_updates(state: State, call: Call) -> Answer:
     poll = state.rules.begin(offset, limit, timeout, state.clock.monotonic())
     taken = _wait_for_updates(state, call, poll)
     state.ledger.handed_out(call, [update.id for update in taken.updates])
+    state.changed.notify_all()
     bodies = [update.body for update in taken.updates]
     return Answer(200, b'{"ok":true,"result":[' + b",\n".join(bodies) + b"]}")
 
@@ -115,13 +116,15 @@ def _wait_for_updates(state: State, call: Call, poll: Poll) -> Taken:
     while True:
         taken = state.queue.take(poll.offset, poll.limit, state.clock.now())
         state.ledger.confirmed(call, taken.confirmed, state.clock.now())
-        state.changed.notify_all()
         left = deadline - state.clock.monotonic()
         if taken.updates or left <= 0 or state.closing:
             break
         _park(state, poll)
         poll.offset = taken.offset
+        call.state = "parked"
+        state.changed.notify_all()
         _wait_for_news(state, poll, left)
+        call.state = "running"
         if poll.terminated is not None:
             raise _conflict(state, poll.terminated)
     if state.parked is poll:

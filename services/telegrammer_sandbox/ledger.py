@@ -6,7 +6,7 @@ from typing import Final, Literal
 import msgspec
 
 Json = dict[str, object]
-CallState = Literal["running", "held", "answered", "broken"]
+CallState = Literal["running", "parked", "held", "answered", "broken"]
 UpdateState = Literal["waiting", "confirmed", "forgotten"]
 
 _REMEMBERED: Final = 100_000
@@ -15,7 +15,8 @@ _REMEMBERED: Final = 100_000
 class Call(msgspec.Struct):
     """One call of a Bot API method.
 
-    ``answered`` means that the whole answer was written to the socket; ``broken`` that
+    ``parked`` is a getUpdates that waits for updates; ``held`` an answer that a fault
+    keeps back; ``answered`` means that the whole answer was written to the socket; ``broken`` that
     a fault or the client prevented it. ``handed_out`` and ``confirmed`` are update ids.
     """
 

@@ -41,7 +41,8 @@ class State:
         self.clock = clock
         self.changed = threading.Condition()
         self.closing = False
-        self.epoch = 0
+        # Tells a page that the world it knew is gone, with this process or by a reset.
+        self.epoch = int(clock.now() * 1000)
         self._begin()
 
     def _begin(self) -> None:

@@ -109,7 +109,7 @@ class Sandbox:
     def calls(self, method: str = "", state: str = "") -> list[Json]:
         """Return the calls of a method (empty: of all), as ``ledger.Call``, oldest first.
 
-        ``state`` is running, held, answered or broken.
+        ``state`` is running, parked, held, answered or broken.
         """
         return self._list("calls", method=method, state=state)
 
@@ -122,6 +122,13 @@ class Sandbox:
     def wait_held(self, method: str = "", n: int = 1, timeout: float = PATIENCE) -> list[Json]:
         """Wait until ``n`` answers are held."""
         return self.wait_calls(method, n, timeout, state="held")
+
+    def wait_parked(self, timeout: float = PATIENCE) -> list[Json]:
+        """Wait until a getUpdates waits for updates: the poller is there, and idle.
+
+        One whose client was killed stays parked until its timeout or the next poll.
+        """
+        return self.wait_calls("getUpdates", 1, timeout, state="parked")
 
     def updates(self, state: str = "") -> list[Json]:
         """Return every update as ``ledger.UpdateRecord``: waiting, confirmed, forgotten."""
