@@ -19,6 +19,9 @@ BUSY_TIMEOUT: Final = 5.0
 
 # After a burst the WAL is cut back to this at its next reset, in bytes.
 _WAL_LIMIT: Final = 16 * 1024 * 1024
+# The WAL is folded into the file at this length, in pages of 4 KiB: just below that
+# limit. Every time waits for the disk twice, and a page changed often is written once.
+_CHECKPOINT: Final = 4000
 
 _REASONS: Final = {
     "SQLITE_BUSY": "locked",
@@ -57,6 +60,7 @@ class Database:
                 self._connection.execute("PRAGMA foreign_keys = ON")
                 self._connection.execute("PRAGMA synchronous = NORMAL")
                 self._connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
+                self._connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
         except StorageUnavailable:
             self._connection.close()
             raise
