@@ -74,9 +74,14 @@ def parse_proxy(url: str) -> Proxy:
 
 
 def _server(parts: SplitResult, schemes: tuple[str, ...]) -> Server:
-    if parts.scheme not in schemes or not parts.hostname or parts.port == 0:
-        raise ValueError("a URL names a scheme, one of " + ", ".join(schemes) + ", and a host")
-    return Server(parts.scheme, parts.hostname, parts.port or _PORTS[parts.scheme])
+    try:
+        port = parts.port
+    except ValueError:  # its text quotes what may be half a password
+        port = 0
+    if parts.scheme not in schemes or not parts.hostname or port == 0:
+        names = ", ".join(schemes)
+        raise ValueError(f"a URL names a scheme ({names}), a host and, if any, a valid port")
+    return Server(parts.scheme, parts.hostname, port or _PORTS[parts.scheme])
 
 
 class Dialler:

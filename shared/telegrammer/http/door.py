@@ -27,6 +27,14 @@ from telegrammer.settings import Secret
 _IDLE_SECONDS: Final = 10.0
 _CHUNK: Final = 64 * 1024
 
+# What the libraries between us and the stream raise.
+_FOREIGN: Final = (
+    OSError,
+    http.client.HTTPException,
+    SOCKSError,
+    urllib3.exceptions.HTTPError,
+)
+
 _HEADERS: Final = {
     "User-Agent": f"telegrammer/{telegrammer.__version__}",
     "Accept-Encoding": "identity",
@@ -53,9 +61,10 @@ class Door:
     def __init__(self, proxy: Secret | None = None, clock: Clock | None = None) -> None:
         """Raise ``ValueError`` for a wrong proxy, ``ConfigurationError`` for a wrong CA file."""
         clock = clock or SystemClock()
+        context = tls.client_context()
         through = None if proxy is None else parse_proxy(proxy.reveal())
         self._line = Line(clock)
-        self._wire = _Wire(self._line, Dialler(self._line, tls.client_context(), through), clock)
+        self._wire = _Wire(self._line, Dialler(self._line, context, through), clock)
         self._session = _Session()
         self._session.trust_env = False
         self._session.headers.clear()
@@ -108,8 +117,8 @@ class Door:
             whole = _read_body(answer.raw, limits.size)
         except HttpError as error:
             failure = type(error)(error.reason)
-        except (OSError, http.client.HTTPException, SOCKSError, urllib3.exceptions.HTTPError) as e:
-            failure = _failure(e, self._line.stage)
+        except _FOREIGN as error:
+            failure = _failure(error, self._line.stage)
         else:
             self._wire.keep()
             return Response(answer.status_code, answer.headers, whole)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import urllib3
 
 from support.doors import GENEROUS, fails, free_port, post
 from support.peers import Connection, Peer, answering, response
@@ -173,14 +174,37 @@ def test_drop_closes_the_connection(door: Door) -> None:
     [
         response(b"ok", "Connection: close"),
         response(b"ok").replace(b"HTTP/1.1", b"HTTP/1.0"),
-        response(b"ok") + b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstale",
     ],
-    ids=["close", "HTTP/1.0", "more than was asked for"],
+    ids=["close", "HTTP/1.0"],
 )
-def test_a_connection_that_is_not_clean_is_not_used_again(door: Door, answer: bytes) -> None:
-    """Bytes without a request would be taken for the answer to the next one."""
+def test_a_connection_that_the_server_gives_up_is_not_used_again(door: Door, answer: bytes) -> None:
+    """Even when the server then forgets to close it."""
     with Peer(answering(answer)) as peer:
         assert [post(door, peer.url()) for _ in range(3)] == [b"ok"] * 3
+        assert peer.accepted == 3
+
+
+def test_bytes_without_a_request_are_not_taken_for_an_answer(door: Door) -> None:
+    strange = response(b"ok") + response(b"strange")
+    with Peer(answering(strange)) as peer:
+        assert [post(door, peer.url()) for _ in range(3)] == [b"ok"] * 3
+
+
+def test_an_unforeseen_error_leaves_no_half_read_connection(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*_: object, **__: object) -> bytes:
+        raise RuntimeError("unforeseen")
+
+    with Peer(answering(response(b"1"), response(b"2"), response(b"3"))) as peer:
+        post(door, peer.url())
+        with monkeypatch.context() as patch:
+            patch.setattr(urllib3.HTTPResponse, "read", read)
+            with pytest.raises(RuntimeError):
+                post(door, peer.url())
+
+        assert post(door, peer.url()) == b"1"
+        assert peer.accepted == 2
 
 
 def test_a_connection_that_the_server_closed_is_replaced(door: Door) -> None:
