@@ -39,6 +39,7 @@ class Fault(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         if self.body is not None and self.body_base64 is not None:
             raise ValueError("give body or body_base64")
         self.literal_body()
+        "".join([*self.headers, *self.headers.values()]).encode("latin-1")  # what HTTP carries
 
     @property
     def literal(self) -> bool:

@@ -5,7 +5,8 @@ from typing import Final, Literal
 
 import msgspec
 
-Json = dict[str, object]
+from telegrammer_sandbox.world import Json
+
 CallState = Literal["running", "parked", "held", "answered", "broken"]
 UpdateState = Literal["waiting", "confirmed", "forgotten"]
 

@@ -106,11 +106,19 @@ class State:
         Names that are given are theirs from now on.
         """
         fallback = chat.user or next(iter(self.world.people.values()))
-        known = self.world.people.get(user_id or fallback.id)
-        sender = known or User(user_id or fallback.id, "User", str(user_id))
+        wanted = user_id or fallback.id
+        known = self.world.people.get(wanted)
         if known is not None and not names:
-            return sender
-        return self.world.meet(replace(sender, **names))  # type: ignore[arg-type]
+            return known
+        before = known or User(wanted, "User", str(wanted))
+        return self.world.meet(
+            replace(
+                before,
+                first_name=names.get("first_name", before.first_name),
+                last_name=names.get("last_name", before.last_name),
+                username=names.get("username", before.username),
+            )
+        )
 
     def _enqueue(self, kind: str, content: Json) -> int | None:
         self.changed.notify_all()

@@ -30,11 +30,6 @@ OPTIONS = (
     "--window-size=1100,760",
 )
 
-pytestmark = pytest.mark.skipif(
-    not (shutil.which("chromium") and shutil.which("chromedriver")) and "CI" not in os.environ,
-    reason="chromium is not installed: apt-get install -y chromium chromium-driver",
-)
-
 
 @pytest.fixture
 def sandbox() -> Iterator[Sandbox]:
@@ -44,14 +39,19 @@ def sandbox() -> Iterator[Sandbox]:
 
 @pytest.fixture
 def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
+    chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or chromedriver is None:
+        reason = "chromium is not installed: apt-get install -y chromium chromium-driver"
+        if "CI" in os.environ:
+            pytest.fail(reason)
+        pytest.skip(reason)
     options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or "chromium"
+    options.binary_location = chromium
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
     for argument in (*OPTIONS, f"--user-data-dir={tmp_path}"):
         options.add_argument(argument)
     # The driver is named: without that, selenium looks for one on the internet.
-    service = Service(shutil.which("chromedriver") or "chromedriver")
-    driver = webdriver.Chrome(options=options, service=service)
+    driver = webdriver.Chrome(options=options, service=Service(chromedriver))
     try:
         yield driver
     finally:

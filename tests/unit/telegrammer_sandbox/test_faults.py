@@ -48,6 +48,7 @@ def test_a_fault_with_its_own_answer_keeps_the_method_from_running(
         b'{"typo":1}',
         b'{"body":"a","body_base64":"YQ=="}',
         b'{"body_base64":"?"}',
+        b'{"headers":{"X":"\xe2\x80\x8b"}}',
     ],
 )
 def test_a_fault_that_makes_no_sense_is_refused(text: bytes) -> None:
