@@ -45,7 +45,16 @@ _DURATION: Final = ("0", "0s", "-1s", "x", "5 m", "1w", "1h30m", "inf", "nan", "
 
 WRONG: Final[dict[str, tuple[str, ...]]] = {
     "db": ("~no-such-user-here/a.db",),
-    "bot_token": ("x", "123456", "123456:", ":abc", "123 456:abc", "123:ab c", "123:äb"),
+    "bot_token": (
+        "bot123456:wrong-in-front-of-it",
+        "x",
+        "123456",
+        "123456:",
+        ":abc",
+        "123 456:abc",
+        "123:ab c",
+        "123:äb",
+    ),
     "bot_token_file": ("/nonexistent/token", "/"),
     "bot_api_url": (
         "api.telegram.org",
