@@ -89,8 +89,12 @@ def _get_me(state: State, _call: Call) -> Answer:
         "can_join_groups": True,
         "can_read_all_group_messages": True,
         "supports_inline_queries": False,
+        "supports_guest_queries": False,
         "can_connect_to_business": False,
         "has_main_web_app": False,
+        "has_topics_enabled": False,
+        "allows_users_to_create_topics": False,
+        "can_manage_bots": False,
     }
     return success(as_ascii({**state.world.bot.as_json(), **abilities}))
 

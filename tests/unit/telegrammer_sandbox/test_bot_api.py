@@ -1,6 +1,7 @@
 """The methods over the state, with a clock that the test owns."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +9,8 @@ from support.fake_clock import FakeClock
 from telegrammer_sandbox.bot_api import carry_out
 from telegrammer_sandbox.state import FIRST_UPDATE_ID, Bot, State
 
-ANN, TEAM = 5000000001, -4000000001
+ANN, TEAM, NEWS = 5000000001, -4000000001, -1001000000003
+SAMPLES = Path(__file__).parents[2] / "samples" / "ok"
 Json = dict[str, object]
 
 
@@ -155,6 +157,31 @@ def test_set_webhook_once_a_second_https_only_and_dropping_when_asked(bench: Ben
 
     assert bench.update_ids() == []
     assert [record.state for record in bench.state.ledger.updates] == ["forgotten"]
+
+
+@pytest.mark.parametrize(
+    ("method", "sample", "parameters"),
+    [
+        ("getMe", "getMe.json", {}),
+        ("getWebhookInfo", "getWebhookInfo_polling.json", {}),
+        ("deleteWebhook", "deleteWebhook_already.json", {}),
+        ("sendMessage", "sendMessage_private.json", {"chat_id": str(ANN), "text": "hi"}),
+        ("sendMessage", "sendMessage_channel.json", {"chat_id": str(NEWS), "text": "hi"}),
+    ],
+)
+def test_answers_have_the_members_of_recorded_ones_in_their_order(
+    bench: Bench, method: str, sample: str, parameters: dict[str, str]
+) -> None:
+    recorded = json.loads((SAMPLES / sample).read_text("ascii"))
+
+    assert shape(bench.call(method, **parameters)) == shape(recorded)
+
+
+def shape(value: object) -> object:
+    """Return the names in a JSON value, in order, without what they hold."""
+    if isinstance(value, dict):
+        return [(name, shape(member)) for name, member in value.items()]
+    return type(value).__name__
 
 
 def test_methods_are_named_in_any_case_and_others_are_unknown(bench: Bench) -> None:
