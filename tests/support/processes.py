@@ -31,7 +31,10 @@ from support.secrets import Secrets
 REPOSITORY: Final = Path(__file__).parents[2]
 PATIENCE: Final = 10.0  # seconds that a loaded machine may take for anything
 
-_SOURCES: Final = os.pathsep.join(str(REPOSITORY / root) for root in ("shared", "services"))
+PYTHON: Final = (sys.executable, "-X", "dev", "-W", "error")
+SOURCES: Final = {
+    "PYTHONPATH": os.pathsep.join(str(REPOSITORY / root) for root in ("shared", "services"))
+}
 _DEFECTS: Final = re.compile(r"Traceback|traceback=|Exception ignored|Warning:")
 _FIELD: Final = re.compile(r'([a-z_]+)=("(?:[^"\\]|\\.)*"|\S*)')
 
@@ -72,6 +75,10 @@ class Process:
     def output(self) -> str:
         """All that was written: standard output, then standard error."""
         return self.stdout + self.stderr
+
+    def forget_stdout(self) -> None:
+        """Drop what standard output had, because a secret belongs there."""
+        self._text["stdout"] = ""
 
     def events(self, name: str = "", **fields: object) -> list[Event]:
         """Return the log's events of that name (empty: of any) which have these fields."""
@@ -186,16 +193,14 @@ class Processes:
         module: str,
         *arguments: object,
         env: Mapping[str, str] | None = None,
-        user: int | None = None,
     ) -> Process:
         """Start ``python -m module`` from this checkout, as strict as the tests are.
 
         ``env`` is added to an environment that holds nothing of ours; a token in it
-        becomes a secret of the suite. ``user`` is a user and group id to run as.
+        becomes a secret of the suite.
         """
-        python = [sys.executable, "-X", "dev", "-W", "error", "-m", module]
-        sources = {"PYTHONPATH": _SOURCES}
-        return self.start(module, [*python, *map(str, arguments)], sources | dict(env or {}), user)
+        command = [*PYTHON, "-m", module, *map(str, arguments)]
+        return self.start(module, command, SOURCES | dict(env or {}))
 
     def run(
         self,
@@ -213,7 +218,6 @@ class Processes:
         name: str,
         command: Sequence[str],
         env: Mapping[str, str],
-        user: int | None = None,
         cwd: Path | None = None,
     ) -> Process:
         """Start any command, with ``env`` and little else as its environment."""
@@ -224,9 +228,6 @@ class Processes:
             command,
             env=base | dict(env),
             cwd=cwd or self._folder,
-            user=user,
-            group=user,
-            extra_groups=None if user is None else [],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
