@@ -18,7 +18,6 @@ from telegrammer.store.connection import BUSY_TIMEOUT, Database, translated_erro
 
 VERSION: Final = 1
 
-_MAGIC: Final = b"SQLite format 3\x00"
 _LEGACY_COLUMNS: Final = {"api_keys": {"name", "key", "created_at"}}
 
 Columns = dict[str, set[str]]
@@ -35,10 +34,8 @@ class Layout(Enum):
 def open_database(path: Path) -> Database:
     """Return a connection to the database, made first when there is none.
 
-    Call it while this process has no other connection to the file: a process loses its
-    POSIX locks on a file as soon as it closes any descriptor of it. Raises
-    ``IncompatibleDatabase`` for a layout that this version cannot use, ``UnsafeFile`` for
-    a path that cannot be opened, ``StorageUnavailable``.
+    Raises ``IncompatibleDatabase`` for a layout that this version cannot use,
+    ``UnsafeFile`` for a path that cannot be opened, ``StorageUnavailable``.
     """
     create_file(path)
     layout = inspect(path)
@@ -108,7 +105,7 @@ def _signature(path: Path) -> tuple[int, int, bool]:
     try:
         status = path.stat()
     except OSError as error:
-        raise UnsafeFile(f"cannot read {path}: {error.strerror}") from None
+        raise UnsafeFile(f"cannot look at {path}: {error.strerror}") from None
     return status.st_mtime_ns, status.st_size, _beside(path, "-shm").exists()
 
 
@@ -117,15 +114,14 @@ def _beside(path: Path, suffix: str) -> Path:
 
 
 def _look(path: Path) -> Layout:
-    try:
-        with path.open("rb") as file:
-            start = file.read(len(_MAGIC))
-    except OSError as error:
-        raise UnsafeFile(f"cannot read {path}: {error.strerror}") from None
-    if not start:
+    # The file is never opened but by SQLite: a process loses its locks on a file, those
+    # of its other connections too, as soon as it closes a descriptor of its own.
+    if not path.is_file():
+        raise UnsafeFile(f"{path} is not a file")
+    if not os.access(path, os.R_OK):
+        raise UnsafeFile(f"{path} cannot be read by this user")
+    if path.stat().st_size == 0:
         return Layout.EMPTY
-    if start != _MAGIC:
-        raise IncompatibleDatabase(f"{path} is not a SQLite database; it was not touched")
     if _beside(path, "-shm").exists():
         return _read(path, "mode=ro")
     # Opening a database in WAL mode makes files beside it, unless it is said to be
@@ -145,7 +141,9 @@ def _read(path: Path, mode: str) -> Layout:
                 return classify(connection, path)
     except StorageUnavailable as error:
         if error.reason == "corrupt":
-            raise IncompatibleDatabase(f"{path} is damaged; it was not touched") from None
+            raise IncompatibleDatabase(
+                f"{path} is not a SQLite database, or a damaged one; it was not touched"
+            ) from None
         raise
 
 

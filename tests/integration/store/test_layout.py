@@ -184,6 +184,7 @@ FOREIGN: dict[str, Callable[[Path], object]] = {
         path, (), "CREATE TABLE api_keys (name, key, created_at, note)"
     ),
     "no database": lambda path: path.write_text("precious notes\n" * 100),
+    "a word": lambda path: path.write_text("notes"),
     "a header and no more": lambda path: path.write_bytes(b"SQLite format 3\x00"),
     "damaged": damaged,
 }
@@ -234,6 +235,18 @@ def test_a_database_that_is_in_use_is_recognised(db: Path) -> None:
     assert copy.with_name(f"{copy.name}-wal").stat().st_size > 0
     with open_database(copy) as database:
         assert [key.name for key in Keys(database).all()] == ["name"]
+
+
+def test_looking_at_a_database_takes_no_lock_from_the_processs_own_connections(db: Path) -> None:
+    """Were they lost, the next connection to close would take the WAL away under this one."""
+    with open_database(db) as database:
+        Keys(database).add("name", 1)
+        open_database(db).close()
+        assert db.with_name(f"{db.name}-wal").exists()
+        Keys(database).add("other", 2)
+
+    with open_database(db) as database:
+        assert [key.name for key in Keys(database).all()] == ["name", "other"]
 
 
 @pytest.fixture(params=["folder", "dangling link", "pipe", "device", "below a file"])

@@ -38,11 +38,7 @@ def call(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> Iterator[Run]:
-    """Run the command in the test's own process, for the sake of time.
-
-    Only while the test has no connection to the database: closing any descriptor of a
-    file drops a process's locks on it.
-    """
+    """Run the command in the test's own process, for the sake of time."""
     root, ours = logging.getLogger(), logging.getLogger("telegrammer")
     before = (list(root.handlers), root.level, ours.level, logging.raiseExceptions)
     for name in [name for name in os.environ if name.startswith("TELEGRAMMER_")]:
