@@ -1,12 +1,8 @@
 """SIGTERM and SIGINT: nothing new is begun, what runs is finished, the status is 0."""
 
-import json
-import re
 import signal
 import threading
 import time
-import urllib.request
-from pathlib import Path
 
 import pytest
 
@@ -95,7 +91,7 @@ def test_a_running_callback_is_finished(
     key = instance.add_key()
     with Receiver(reply) as receiver:
         api = instance.start("api")
-        subscribe(instance, key, receiver.url)
+        instance.subscribe(key, CHAT, receiver.url)
         instance.start("poller")
         dispatcher = instance.start("dispatcher")
         sandbox.say(CHAT, secrets.text())
@@ -104,7 +100,7 @@ def test_a_running_callback_is_finished(
         sandbox.wait_confirmed(2)
 
         dispatcher.stop_signal()
-        wait_until_taken(dispatcher)
+        dispatcher.wait_event("stopping", running=1)
         answered.set()
         assert dispatcher.wait() == 0
 
@@ -121,7 +117,7 @@ def test_a_running_request_is_finished(
     sandbox.fault("sendMessage", hold=True, run=True)
     answers: list[int] = []
     caller = threading.Thread(
-        target=lambda: answers.append(call(instance, key, "/send", {"chat_id": CHAT, "text": text}))
+        target=lambda: answers.append(instance.call(key, "/send", {"chat_id": CHAT, "text": text}))
     )
     caller.start()
     sandbox.wait_held("sendMessage")
@@ -133,26 +129,3 @@ def test_a_running_request_is_finished(
     assert api.wait() == 0
     assert answers == [200]
     assert [message["text"] for message in sandbox.sent()] == [text]
-
-
-def wait_until_taken(process: Process) -> None:
-    """Wait until no signal waits to be fetched by the process."""
-    status = Path(f"/proc/{process.pid}/status")
-    deadline = time.monotonic() + PATIENCE
-    while not re.search(r"^ShdPnd:\s*0+$", status.read_text(), re.M):
-        assert time.monotonic() < deadline, process.output
-
-
-def subscribe(instance: Instance, key: str, url: str) -> None:
-    assert call(instance, key, "/subscribe", {"chat_id": CHAT, "callback_url": url}) == 200
-
-
-def call(instance: Instance, key: str, path: str, body: object) -> int:
-    """POST to the API; return the status."""
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{instance.port}{path}",
-        json.dumps(body).encode(),
-        {"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=PATIENCE) as response:
-        return int(response.status)

@@ -1,10 +1,13 @@
 """The gateway as an operator starts it: the three processes over one database."""
 
+import json
+import urllib.error
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from support.processes import Process, Processes
+from support.processes import PATIENCE, Process, Processes
 from support.running_api import free_port
 from support.sandbox import Sandbox
 from support.secrets import Secrets
@@ -47,6 +50,21 @@ class Instance:
         process = self.spawn(role, env=env)
         process.wait_event(READY[role])
         return process
+
+    def call(self, key: str, path: str, body: object) -> int:
+        """POST to the API; return the status, of a refusal too."""
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        url = f"http://127.0.0.1:{self.port}{path}"
+        request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+                return int(response.status)
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                return refusal.code
+
+    def subscribe(self, key: str, chat_id: int, url: str) -> None:
+        assert self.call(key, "/subscribe", {"chat_id": chat_id, "callback_url": url}) == 200
 
     def run(self, *arguments: object, status: int = 0) -> Process:
         """Run ``telegrammer`` to its end."""

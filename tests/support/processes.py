@@ -118,6 +118,11 @@ class Process:
         """Ask it to stop, and do not wait."""
         self.send(signal.SIGTERM)
 
+    def stop_children(self) -> None:
+        """Ask its children to stop: a wrapper such as strace ends with them."""
+        for child in psutil.Process(self.pid).children():
+            child.terminate()
+
     def terminate(self, timeout: float = PATIENCE) -> int:
         """Ask it to stop, wait for its end and return its exit status."""
         self.stop_signal()
