@@ -111,6 +111,7 @@ class Dispatcher:
 
     def _finish(self) -> None:
         self._is_stopping = True
+        self._log.info("stopping", running=self._sender.running)
         end = self._clock.monotonic() + STOP_BUDGET
         while (self._sender.running or self._ended) and self._clock.monotonic() < end:
             self.turn(min(self._timeout(), LOOK))
