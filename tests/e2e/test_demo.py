@@ -1,0 +1,153 @@
+"""`make demo`: shows everything, and leaves nothing."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import psutil
+import pytest
+
+from support.processes import REPOSITORY, SOURCES, Process, Processes
+from support.sandbox import TOKEN
+
+PATIENCE: Final = 60.0  # seconds; the demo starts five processes, on a machine that has others
+SHOWN: Final = (
+    "start",
+    "add a key",
+    "subscribe",
+    "receive",
+    "Ann: Hello from Ann!",
+    "X-Telegrammer-Delivery-Id: ",
+    "send",
+    "bot: Hello Ann, this is the gateway.",
+)
+
+
+def demo(processes: Processes, folder: Path, *options: str, **env: str) -> Process:
+    command = [sys.executable, "-m", "telegrammer_demo", *options]
+    conf = str(REPOSITORY / "supervisord.conf")
+    return processes.start("demo", [*command, conf], SOURCES | env, cwd=folder)
+
+
+def assert_shown(process: Process) -> None:
+    positions = [process.stdout.find(text) for text in SHOWN]
+    assert -1 not in positions, process.output
+    assert positions == sorted(positions)
+
+
+def daemons_of(folder: Path) -> list[psutil.Process]:
+    """Return the running processes whose database lies in the folder."""
+    found = []
+    for process in psutil.process_iter(["environ"]):
+        if (process.info["environ"] or {}).get("TELEGRAMMER_DB", "").startswith(str(folder)):
+            found.append(process)
+    return found
+
+
+def test_it_shows_everything_and_leaves_nothing(processes: Processes, tmp_path: Path) -> None:
+    """With --once: five steps in order, exit 0, no process and no file of it left."""
+    process = demo(processes, tmp_path, "--once")
+
+    assert process.wait(PATIENCE) == 0, process.output
+    assert_shown(process)
+    assert daemons_of(tmp_path) == []
+    assert list((tmp_path / ".demo" / "1").iterdir()) == []
+
+
+def test_two_at_once_and_taken_ports(processes: Processes, tmp_path: Path) -> None:
+    """Two demos at once, the usual ports being taken by others, do not disturb each other."""
+    held = []
+    for port in (8080, 8081):
+        try:
+            held.append(socket.create_server(("127.0.0.1", port)))
+        except OSError:
+            continue  # taken by somebody else: as good
+    try:
+        both = [demo(processes, tmp_path, "--once") for _ in range(2)]
+        for process in both:
+            assert process.wait(PATIENCE) == 0, process.output
+            assert_shown(process)
+    finally:
+        for listener in held:
+            listener.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_it_can_be_tried_and_stopped(
+    processes: Processes, tmp_path: Path, number: signal.Signals
+) -> None:
+    """The curl lines that it prints work as they stand; Ctrl-C ends all of it, with 0."""
+    process = demo(processes, tmp_path)
+    process.wait_output("Ctrl-C stops everything.", PATIENCE)
+    lines = process.stdout.replace("\\\n", "")
+    commands = re.findall(r"^ +(curl .*)$", lines, re.M)
+    answers = [
+        subprocess.run(["sh", "-c", f"{command} -sS"], capture_output=True, text=True, check=True)
+        for command in commands
+    ]
+
+    assert len(answers) == 2
+    assert '"status":"healthy"' in answers[0].stdout
+    assert '"text":"Hello once more"' in answers[1].stdout
+    process.send(number)
+    assert process.wait(PATIENCE) == 0, process.output
+    assert "nothing is left running" in process.stdout
+    assert daemons_of(tmp_path) == []
+
+
+def test_it_cleans_up_after_one_that_was_killed(processes: Processes, tmp_path: Path) -> None:
+    """A demo that was killed leaves its processes; the next one stops them first."""
+    first = demo(processes, tmp_path)
+    first.wait_output("Ctrl-C stops everything.", PATIENCE)
+    first.kill()
+    left = daemons_of(tmp_path)
+    assert left
+
+    second = demo(processes, tmp_path, "--once")
+
+    assert second.wait(PATIENCE) == 0, second.output
+    assert_shown(second)
+    assert not any(process.is_running() for process in left)
+
+
+def test_a_real_gateways_settings_do_not_reach_it(processes: Processes, tmp_path: Path) -> None:
+    """The demo never uses the caller's token, database or Bot API."""
+    real = tmp_path / "real.db"
+    env = {"TELEGRAMMER_BOT_TOKEN": TOKEN, "TELEGRAMMER_DB": str(real), "TELEGRAMMER_PORT": "1"}
+    process = demo(processes, tmp_path, "--once", **env)
+
+    assert process.wait(PATIENCE) == 0, process.output
+    assert not real.exists()
+
+
+def test_it_says_what_went_wrong(processes: Processes, tmp_path: Path) -> None:
+    """When a process cannot start, the demo ends with 1, shows the logs and stops the rest."""
+    broken = tmp_path / "broken.conf"
+    text = (REPOSITORY / "supervisord.conf").read_text()
+    broken.write_text(text.replace("command = telegrammer-poller", "command = no-such-command"))
+    command = [sys.executable, "-m", "telegrammer_demo", "--once", str(broken)]
+
+    process = processes.start("demo", command, SOURCES, cwd=tmp_path)
+
+    assert process.wait(PATIENCE + 30) == 1
+    assert "not healthy" in process.stderr
+    assert "no-such-command" in process.stderr
+    assert daemons_of(tmp_path) == []
+
+
+def test_make_run_wants_a_token() -> None:
+    """Without a token `make run` says so in one line, status 78, and starts nothing."""
+    env = {name: value for name, value in os.environ.items() if "TELEGRAMMER" not in name}
+    command = ["make", "--no-print-directory", "-C", str(REPOSITORY), "run"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+    line, *rest = done.stderr.splitlines()
+    assert done.returncode == 2  # make's own, whatever failed
+    assert "TELEGRAMMER_BOT_TOKEN" in line
+    assert len(rest) == 1
+    assert rest[0].endswith("Error 78")
