@@ -43,6 +43,7 @@ class Stage:
     environment: Mapping[str, str]
     api: str
     sandbox: str
+    supervisord: "subprocess.Popen[bytes]"
 
     def command(self, *arguments: str) -> str:
         """Run ``telegrammer`` with these arguments; return what it printed."""
@@ -79,24 +80,20 @@ def running(folder: Path, conf: Path) -> Iterator[Stage]:
     (folder / ".run").mkdir(mode=0o700)
     api_port, sandbox_port = place.free_port(8080), place.free_port(8081)
     copy.write_text(conf.read_text() + _SANDBOX.format(port=sandbox_port, token=TOKEN))
-    stage = Stage(
-        folder,
-        _environment(folder, api_port, sandbox_port),
-        f"http://127.0.0.1:{api_port}",
-        f"http://127.0.0.1:{sandbox_port}",
-    )
-    with (folder / ".run" / "supervisord.out").open("w") as output:
+    environment = _environment(folder, api_port, sandbox_port)
+    with (folder / ".run" / "output.log").open("w") as output:
         # A session of its own: Ctrl-C reaches the demo alone, which then stops it in order.
         supervisord = subprocess.Popen(
             [_BIN / "supervisord", "-n", "-c", copy],
-            env=stage.environment,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             start_new_session=True,
         )
+    api, sandbox = f"http://127.0.0.1:{api_port}", f"http://127.0.0.1:{sandbox_port}"
     try:
-        yield stage
+        yield Stage(folder, environment, api, sandbox, supervisord)
     finally:
         supervisord.terminate()
         supervisord.wait()  # it kills what does not stop, see stopwaitsecs

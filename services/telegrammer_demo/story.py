@@ -127,6 +127,8 @@ def _is_healthy(stage: Stage, key: str) -> bool:
 def _wait_until(holds: Callable[[], bool], otherwise: str, stage: Stage) -> None:
     deadline = time.monotonic() + PATIENCE
     while not holds():
+        if stage.supervisord.poll() is not None:
+            raise Trouble(f"supervisord has ended\n{stage.logs()}")
         if time.monotonic() > deadline:
             raise Trouble(f"{otherwise} after {PATIENCE:.0f} s\n{stage.logs()}")
         time.sleep(0.05)
