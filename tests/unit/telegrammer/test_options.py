@@ -1,6 +1,7 @@
 """The settings as options, and how a daemon ends."""
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 
 import click
@@ -16,12 +17,14 @@ TOKEN = "123456789:AAH-thirty_five_characters_of_secret"
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No settings of the machine's, and its logging as it was."""
+    """No settings of the machine's; its logging and its umask as they were."""
     for setting in settings.SETTINGS:
         monkeypatch.delenv(setting.variable, raising=False)
     root = logging.getLogger()
     before = (list(root.handlers), root.level, logging.raiseExceptions)
+    umask = os.umask(0o022)
     yield
+    os.umask(umask)
     root.handlers[:], level, logging.raiseExceptions = before
     root.setLevel(level)
     logging.getLogger("telegrammer").setLevel(logging.NOTSET)
