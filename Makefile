@@ -38,7 +38,7 @@ format:  ## put the code into its one form
 wheel:  ## build dist/telegrammer-*.whl
 	@.ci/setup dev
 	@rm -rf build dist
-	@$(BIN)/python -m pip wheel -qq --disable-pip-version-check --no-deps --wheel-dir dist .
+	@$(BIN)/python -m pip wheel -qq --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir dist .
 
 smoke: wheel  ## install that wheel into an empty environment and try it there
 	@.ci/smoke dist/telegrammer-*.whl
