@@ -13,6 +13,17 @@ class Ended:
     err: str
 
 
+# A program for ``python -c``: the command as a user without any right. It becomes that
+# user late, since the interpreter itself may lie where nobody else can read it.
+AS_NOBODY = """
+import os
+from telegrammer_cli.__main__ import main
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+main()
+"""
+
 Run = Callable[..., Ended]
 
 

@@ -2,6 +2,7 @@
 
 import datetime
 import errno
+import os
 import shutil
 import socket
 from pathlib import Path
@@ -22,8 +23,13 @@ _EARLIEST: Final = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC).timestamp(
 
 def look_at_disk(database: Path) -> Finding:
     """Tell how much room there is where the database is or will be."""
-    folder = next(parent for parent in database.parents if parent.is_dir())
+    folder = nearest_folder(database)
     return judge_free_space(shutil.disk_usage(folder).free, folder)
+
+
+def nearest_folder(database: Path) -> Path:
+    """Return the folder in which the database is, or in which its folder will be made."""
+    return next(parent for parent in database.parents if os.path.isdir(parent))
 
 
 def judge_free_space(free: int, folder: Path) -> Finding:

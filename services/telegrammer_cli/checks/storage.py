@@ -1,5 +1,6 @@
 """The database itself: can it be used, and what does it say?"""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from telegrammer.store.components import Component, Components
 from telegrammer.store.layout import Layout, exists, inspect, open_database
 from telegrammer.store.queue import Queue
 from telegrammer_cli.checks.finding import Finding, error, ok, warning
+from telegrammer_cli.checks.machine import nearest_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ def look(path: Path) -> tuple[Finding, Contents]:
     nothing = Contents(None, {})
     try:
         if not exists(path) or (path.is_file() and inspect(path) is Layout.EMPTY):
-            return warning("database", f"none at {path} yet: the first start makes it"), nothing
+            return _judge_absence(path), nothing
         with open_database(path) as database:
             contents = Contents(Queue(database).bot_id(), Components(database).all())
     except ExitError as problem:
@@ -31,3 +33,10 @@ def look(path: Path) -> tuple[Finding, Contents]:
     except StorageUnavailable as problem:
         return error("database", f"{path} cannot be read now: {problem.reason}"), nothing
     return ok("database", f"{path} has this version's layout"), contents
+
+
+def _judge_absence(path: Path) -> Finding:
+    folder = nearest_folder(path)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return error("database", f"none at {path}, and this user cannot write to {folder}")
+    return warning("database", f"none at {path} yet: the first start makes it")

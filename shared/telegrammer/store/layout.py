@@ -61,7 +61,7 @@ def create_file(path: Path) -> None:
         if not path.is_file():
             raise UnsafeFile(f"{path} is not a file")
         if not os.access(path, os.R_OK | os.W_OK):
-            raise UnsafeFile(f"{path} cannot be read and written by this user")
+            raise UnsafeFile(f"{path} cannot be read and written by this user: run it as the owner")
     except OSError as error:
         raise UnsafeFile(f"cannot create {path}: {error.strerror}") from None
 
@@ -119,7 +119,7 @@ def _look(path: Path) -> Layout:
     if not path.is_file():
         raise UnsafeFile(f"{path} is not a file")
     if not os.access(path, os.R_OK):
-        raise UnsafeFile(f"{path} cannot be read by this user")
+        raise UnsafeFile(f"{path} cannot be read by this user: run it as the owner")
     if path.stat().st_size == 0:
         return Layout.EMPTY
     if _beside(path, "-shm").exists():

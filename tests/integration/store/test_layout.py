@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from support.cli import AS_NOBODY
 from support.legacy import make_legacy, snapshot
 from support.processes import Processes
 from telegrammer import notification
@@ -294,17 +295,6 @@ def open_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
-
-
-# The interpreter itself may lie where nobody else can read it.
-AS_NOBODY = """
-import os
-from telegrammer_cli.__main__ import main
-os.setgroups([])
-os.setgid(65534)
-os.setuid(65534)
-main()
-"""
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")

@@ -1,8 +1,11 @@
 """check: what would keep the gateway from running, and what to do about it."""
 
 import json
+import os
 import socket
 import sqlite3
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from support.builders import NOW
-from support.cli import Run
+from support.cli import AS_NOBODY, Run
 from support.legacy import make_legacy, snapshot
+from support.processes import Processes
 from support.sandbox import TOKEN, Sandbox
 from telegrammer import notification
 from telegrammer.model import State
@@ -100,6 +104,19 @@ def test_before_the_first_start_there_is_only_a_warning(check: Check, db: Path) 
     assert levels(found)["database"] == ["warning"]
     assert "bot" not in found
     assert not db.parent.exists(), "it makes nothing"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+def test_a_first_start_that_could_not_make_it_is_an_error(processes: Processes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        command = [sys.executable, "-X", "dev", "-W", "error", "-c", AS_NOBODY]
+        process = processes.start(
+            "as nobody", [*command, "check", "--db", f"{folder}/a/b/t.db"], {}
+        )
+        assert process.wait() == 1
+
+    assert f"this user cannot write to {folder}\n" in process.stdout
 
 
 def test_it_changes_nothing(check: Check, db: Path) -> None:
