@@ -7,13 +7,13 @@ free thread, or else for one with a free place in its queue.
 
 from typing import Final
 
-BUSY_PAUSE: Final = 0.02
+BUSY_PAUSE: Final = 0.05
 """Seconds that a worker without a free thread leaves to the others."""
-FULL_PAUSE: Final = 0.04
+FULL_PAUSE: Final = 0.1
 """Seconds that a worker without a free place leaves to the others, before it refuses."""
 
-_BUSY_BATCH: Final = 8
-_FULL_BATCH: Final = 64
+_BUSY_BATCH: Final = 16
+_FULL_BATCH: Final = 256
 _NEVER: Final = float("inf")
 
 

@@ -172,7 +172,10 @@ def main() -> None:
     try:
         listener = server.bind(arguments["host"], arguments["port"])
         os.write(1, f"{listener.getsockname()[1]}\n".encode())
-        server.serve(open_application, listener, server.Limits(**arguments["limits"]))
+        try:
+            server.serve(open_application, listener, server.Limits(**arguments["limits"]))
+        finally:
+            logs.Log("api").info("caller_ended", pid=os.getpid())
     except ExitError as error:
         logs.Log("api").error("ended", error=str(error))
         sys.exit(error.status)

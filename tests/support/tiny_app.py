@@ -81,6 +81,8 @@ def _body(name: str, argument: str, environ: WSGIEnvironment) -> bytes:
             time.sleep(float(argument))
         case "body":
             return _whole_body(environ)
+        case "forgiving":
+            return _forgiven(environ)
         case "part":
             return bytes(environ["wsgi.input"].read(1))
         case "big":
@@ -97,6 +99,14 @@ def _whole_body(environ: WSGIEnvironment) -> bytes:
     while piece := environ["wsgi.input"].read(16384):
         body += piece
     return body
+
+
+def _forgiven(environ: WSGIEnvironment) -> bytes:
+    """Read on after the body failed, as no application should."""
+    try:
+        return _whole_body(environ)
+    except front.BodyError:
+        return b"forgiven" + _whole_body(environ)
 
 
 def _seen(environ: WSGIEnvironment) -> dict[str, object]:

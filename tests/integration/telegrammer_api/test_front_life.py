@@ -52,6 +52,7 @@ def test_an_application_that_cannot_be_opened_ends_the_whole(application: str) -
         assert time.monotonic() - began < 5.0
         assert 1 <= front.log.count("event=worker_failed") <= 3
         assert ("traceback=" in front.log) == (application != "refused")
+        assert "HaltServer" not in front.log
 
 
 def test_the_application_is_opened_in_each_worker_and_closed_there() -> None:
@@ -63,6 +64,13 @@ def test_the_application_is_opened_in_each_worker_and_closed_there() -> None:
 
         assert opened == closed == workers
         assert front.process.pid not in workers
+
+
+def test_what_the_caller_of_serve_holds_is_not_let_go_by_a_worker() -> None:
+    with Front(workers=2) as front:
+        front.ready(2).stop()
+
+        assert re.findall(r"event=caller_ended pid=(\d+)", front.log) == [str(front.process.pid)]
 
 
 def test_nothing_in_the_environment_has_an_effect() -> None:
@@ -89,7 +97,8 @@ def test_nothing_in_the_environment_has_an_effect() -> None:
 def test_nothing_is_left_in_the_runtime_folder(tmp_path: Path) -> None:
     """gunicorn's control socket stays shut."""
     with Front(environment={"XDG_RUNTIME_DIR": str(tmp_path), "HOME": str(tmp_path)}) as front:
-        front.ready()
+        front.ready().send_signal(signal.SIGTTIN)
+        assert front.logged("worker_started", 2)  # by now all that starts has started
         assert list(tmp_path.iterdir()) == []
 
 
@@ -157,7 +166,7 @@ def test_running_and_waiting_requests_are_answered_before_the_end(number: signal
 
 def test_a_second_wish_to_stop_changes_nothing() -> None:
     with Front() as front, front.ready().client() as client:
-        client.send(request("/sleep/1"))
+        client.send(request("/sleep/3"))  # gunicorn would give a second signal 2 s
         assert until(lambda: busy(front))
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
             front.send_signal(number)

@@ -39,30 +39,30 @@ def test_of_200_requests_72_are_answered_and_the_others_refused_at_once() -> Non
     limits = {"workers": 2, "threads": 4, "queue": 64, "request_timeout": 5.0}
     with Front(**limits) as front, connected(front.ready(2), 200) as clients:
         for client in clients:
-            client.send(request("/sleep/0.5"))
+            client.send(request("/sleep/0.7"))
         found = answers(clients)
 
     statuses = Counter(response.status for response, _ in found)
     assert statuses == {200: 72, 503: 128}
-    assert max(seconds for _, seconds in found) < 8.0
+    assert max(seconds for _, seconds in found) < 10.0
     refused = [(response, seconds) for response, seconds in found if response.status == 503]
     assert {response.code for response, _ in refused} == {"OVERLOADED"}
     assert {response.headers["retry-after"] for response, _ in refused} == {"1"}
     assert {response.headers["connection"] for response, _ in refused} == {"close"}
-    assert max(seconds for _, seconds in refused) < 0.5
+    assert max(seconds for _, seconds in refused) < 0.7
 
 
 def test_eight_requests_run_at_once_whichever_worker_wakes_first() -> None:
     with Front(workers=2, threads=4, queue=64) as front:
         front.ready(2)
-        for _ in range(3):
+        for _ in range(2):
             with connected(front, 8) as clients:
                 for client in clients:
-                    client.send(request("/sleep/0.6"))
+                    client.send(request("/sleep/0.8"))
                 found = answers(clients)
 
             assert {response.status for response, _ in found} == {200}
-            assert max(seconds for _, seconds in found) < 1.1
+            assert max(seconds for _, seconds in found) < 1.5
 
 
 def test_a_request_that_waited_too_long_for_a_thread_is_refused() -> None:
@@ -75,6 +75,23 @@ def test_a_request_that_waited_too_long_for_a_thread_is_refused() -> None:
         assert all(0.2 < seconds < 0.9 for response, seconds in found if response.status == 503)
         with front.client() as client:  # the places that were given up are free again
             assert client.exchange(request("/")).status == 200
+
+
+def test_who_is_refused_can_read_it_although_the_body_is_still_on_its_way() -> None:
+    with Front(threads=1, queue=1) as front, connected(front.ready(), 2) as clients:
+        for client in clients:
+            client.send(request("/sleep/1"))
+        assert until(lambda: is_full(front))
+        with front.client() as third:
+            third.send(request("/body", "POST", body=b"x" * 4_000_000))
+
+            assert third.read_response().code == "OVERLOADED"
+        answers(clients)
+
+
+def is_full(front: Front) -> bool:
+    with front.client() as client:
+        return client.exchange(request("/")).status == 503
 
 
 def test_idle_connections_are_no_load() -> None:
@@ -94,7 +111,7 @@ def test_a_flood_of_connections_costs_its_own_oldest_and_no_honest_caller() -> N
                 with front.client() as honest:
                     assert honest.exchange(request("/")).status == 200
             (worker,) = front.workers()
-            assert worker.num_fds() <= 128
+            assert worker.num_fds() <= 80  # what the application may need stays free
             assert flood[0].is_closed()
             assert running.read_response().status == 200
             assert kept.exchange(request("/")).status == 200

@@ -327,6 +327,16 @@ def test_malformed_chunks_are_refused_and_close(client: RawClient, chunks: bytes
     assert client.is_closed()
 
 
+def test_malformed_chunks_close_even_when_the_application_reads_on(client: RawClient) -> None:
+    client.send(request("/forgiving", "POST", "Transfer-Encoding: chunked") + b"zz\r\n\r\n")
+    client.send(request("/smuggled"))
+
+    response = client.read_response()
+
+    assert (response.body, response.headers["connection"]) == (b"forgiven", "close")
+    assert client.is_closed()
+
+
 def test_chunks_without_an_end_are_refused(client: RawClient) -> None:
     client.send(request("/body", "POST", "Transfer-Encoding: chunked") + b"3\r\nabc\r\n")
     client.half_close()
