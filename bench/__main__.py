@@ -5,11 +5,13 @@ from typing import Final
 
 import click
 
-from bench import dispatcher, report
+from bench import dispatcher, growth, ingestion, report
 from bench.harness import Options, Section, save, say
 
 BENCHMARKS: Final[dict[str, Callable[[Options], Section]]] = {
     "dispatcher": dispatcher.run,
+    "growth": growth.run,
+    "ingestion": ingestion.run,
 }
 
 

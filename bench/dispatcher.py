@@ -23,6 +23,7 @@ from bench.harness import (
     Section,
     cpu_seconds,
     environment,
+    goal,
     interleaved,
     median,
     say,
@@ -154,18 +155,13 @@ def _disorder(values: list[Json]) -> str:
 def _goals(values: dict[str, dict[str, list[Json]]]) -> list[str]:
     found = values["fast, 16"]
     rate = {name: median(runs, "rate") for name, runs in found.items()}
-    goals = [_goal("CPU seconds per 1,000 deliveries", median(found[OURS], "cpu"), most=0.08)]
+    goals = [goal("CPU seconds per 1,000 deliveries", median(found[OURS], "cpu"), most=0.08)]
     if peers := {name: rate[name] for name in PEERS if name in rate}:
         best = max(peers, key=lambda name: peers[name])
-        goals.append(_goal(f"times the best peer ({best})", rate[OURS] / peers[best], least=2.5))
+        goals.append(goal(f"times the best peer ({best})", rate[OURS] / peers[best], least=2.5))
     slower = min(BARE, key=lambda name: rate[name])
-    goals.append(_goal(f"of the slower limit ({slower})", rate[OURS] / rate[slower], least=0.7))
+    goals.append(goal(f"of the slower limit ({slower})", rate[OURS] / rate[slower], least=0.7))
     return goals
-
-
-def _goal(what: str, value: float, *, least: float = 0, most: float = float("inf")) -> str:
-    wanted = f"at least {least:g}" if least else f"at most {most:g}"
-    return f"{'met' if least <= value <= most else 'MISSED'}: {value:.3g} {what}, wanted {wanted}"
 
 
 REMARKS: Final = [

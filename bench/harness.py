@@ -78,6 +78,12 @@ def median(values: Sequence[Json], member: str) -> float:
     return float(statistics.median(value[member] for value in values))
 
 
+def goal(what: str, value: float, *, least: float = 0, most: float = float("inf")) -> str:
+    """Return a line that says whether a goal is met."""
+    wanted = f"at least {least:g}" if least else f"at most {most:g}"
+    return f"{'met' if least <= value <= most else 'MISSED'}: {value:.3g} {what}, wanted {wanted}"
+
+
 def _shown(value: Json) -> str:
     return " ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in value.items())
 
