@@ -5,13 +5,15 @@ from typing import Final
 
 import click
 
-from bench import dispatcher, growth, ingestion, report
+from bench import api, dispatcher, growth, ingestion, latency, report
 from bench.harness import Options, Section, save, say
 
 BENCHMARKS: Final[dict[str, Callable[[Options], Section]]] = {
     "dispatcher": dispatcher.run,
     "growth": growth.run,
     "ingestion": ingestion.run,
+    "latency": latency.run,
+    "api": api.run,
 }
 
 

@@ -84,6 +84,15 @@ def jobs_left(database: Database) -> int:
     return row[0]
 
 
+def running_components(database: Database) -> int:
+    """Return how many of our processes say that they run."""
+    with database.read() as tx:
+        row: tuple[int] = tx.execute(
+            "SELECT count(*) FROM components WHERE state = 'running'"
+        ).fetchone()
+    return row[0]
+
+
 @contextlib.contextmanager
 def process(module: str, database: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run one of our processes as an operator would; its log goes to a file beside."""

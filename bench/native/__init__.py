@@ -61,6 +61,10 @@ class Sink:
         """Return when each request's first byte was read, in ns of the monotonic clock."""
         return cast("list[int]", self._control("arrivals"))
 
+    def forget_arrivals(self) -> None:
+        """Count and time only what comes from now on."""
+        self._control("forget")
+
     def wait_held(self, count: int, seconds: float) -> None:
         """Wait until a contestant has brought ``count`` requests to the closed gate."""
         wait_until(lambda: self.stats()["held"] >= count, seconds, f"{count} requests at the gate")

@@ -10,6 +10,7 @@
  * Control, as requests on the same port:
  *   /control/close     hold every answer until opened
  *   /control/open      let them go; the clock of the ledger starts
+ *   /control/forget    count and time only what comes from now on
  *   /control/stats     the ledger, JSON
  *   /control/arrivals  when each request's first byte was read, CLOCK_MONOTONIC ns
  */
@@ -167,6 +168,7 @@ static void control(int fd, const char *name) {
     int n = snprintf(json, sizeof json, "{}");
     if (!strncmp(name, "close ", 6)) is_closed = 1;
     else if (!strncmp(name, "open ", 5)) open_gate();
+    else if (!strncmp(name, "forget ", 7)) received = answered = arrived = 0;
     else if (!strncmp(name, "arrivals ", 9)) { put_arrivals(fd); return; }
     else n = snprintf(json, sizeof json,
         "{\"received\":%ld,\"answered\":%ld,\"held\":%zu,\"repeats\":%ld,\"misplaced\":%ld,"
