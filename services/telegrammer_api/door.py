@@ -7,9 +7,9 @@ free thread, or else for one with a free place in its queue.
 
 from typing import Final
 
-BUSY_PAUSE: Final = 0.05
+BUSY_PAUSE: Final = 0.1
 """Seconds that a worker without a free thread leaves to the others."""
-FULL_PAUSE: Final = 0.1
+FULL_PAUSE: Final = 0.15
 """Seconds that a worker without a free place leaves to the others, before it refuses."""
 
 _BUSY_BATCH: Final = 16

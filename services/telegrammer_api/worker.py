@@ -176,8 +176,8 @@ class FrontWorker(Worker):  # type: ignore[misc]
                 os.read(descriptor, 65536)
             elif self._listening and descriptor == self._listener.fileno():
                 self._door.knock(self._load(), time.monotonic())
-            elif (connection := self._connections.get(descriptor)) and connection.room:
-                self._attend(connection, connection.room.ready)
+            elif connection := self._connections.get(descriptor):
+                self._attend(connection, self._be_ready)
         while self._answered:
             self._settle(self._answered.popleft())
         if self._listening:
@@ -196,6 +196,10 @@ class FrontWorker(Worker):  # type: ignore[misc]
         except Exception:  # one peer's bytes must never end the process of all
             log.exception("connection_failed")
             self._end(connection)
+
+    def _be_ready(self, connection: Connection) -> None:
+        if connection.room is not None:  # a late event may find it in the pool
+            connection.room.ready(connection)
 
     def _expire(self, room: Room) -> None:
         now = time.monotonic()

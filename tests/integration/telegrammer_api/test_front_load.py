@@ -39,17 +39,17 @@ def test_of_200_requests_72_are_answered_and_the_others_refused_at_once() -> Non
     limits = {"workers": 2, "threads": 4, "queue": 64, "request_timeout": 5.0}
     with Front(**limits) as front, connected(front.ready(2), 200) as clients:
         for client in clients:
-            client.send(request("/sleep/0.7"))
+            client.send(request("/sleep/0.9"))
         found = answers(clients)
 
     statuses = Counter(response.status for response, _ in found)
     assert statuses == {200: 72, 503: 128}
-    assert max(seconds for _, seconds in found) < 10.0
+    assert max(seconds for _, seconds in found) < 12.0
     refused = [(response, seconds) for response, seconds in found if response.status == 503]
     assert {response.code for response, _ in refused} == {"OVERLOADED"}
     assert {response.headers["retry-after"] for response, _ in refused} == {"1"}
     assert {response.headers["connection"] for response, _ in refused} == {"close"}
-    assert max(seconds for _, seconds in refused) < 0.7
+    assert max(seconds for _, seconds in refused) < 0.9
 
 
 def test_eight_requests_run_at_once_whichever_worker_wakes_first() -> None:
