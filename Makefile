@@ -1,7 +1,7 @@
 # What one does with a checkout. Every target sets itself up and may be run again.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test lint format wheel smoke clean
+.PHONY: help demo run test lint format wheel smoke bench clean
 
 BIN := $(CURDIR)/.venv/bin
 SOURCES := services shared tests $(if $(wildcard bench/*.py),bench)
@@ -42,6 +42,10 @@ wheel:  ## build dist/telegrammer-*.whl
 
 smoke: wheel  ## install that wheel into an empty environment and try it there
 	@.ci/smoke dist/telegrammer-*.whl
+
+bench:  ## measure, and write docs/performance.md (BENCH="dispatcher --quick" for a part)
+	@.ci/setup dev
+	@PYTHONPATH=$(CURDIR) $(BIN)/python -m bench $(BENCH)
 
 clean:  ## remove what building, testing and the demo have left
 	@rm -rf build dist .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis shared/*.egg-info services/*.egg-info *.egg-info

@@ -89,8 +89,8 @@ def _measure(port: int, request: Path, seconds: float, slow: int) -> Json:
 
 
 def _load(port: int, callers: int, seconds: float, request: Path) -> Json:
-    command = [compiled("load"), str(port), str(callers), str(seconds), request]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    command = [compiled("load"), port, callers, seconds, request]
+    done = subprocess.run([str(part) for part in command], check=True, stdout=subprocess.PIPE)
     return cast("Json", json.loads(done.stdout))
 
 
@@ -124,13 +124,13 @@ def _targets() -> Iterator[_Targets]:
         request = database.path.with_name("request")
         request.write_bytes(_request(ours.new_key(database)))
         for one in (port, falcon):
-            wait_until(lambda one=one: _serves(one, request), 20, f"port {one} serves")
+            wait_until(partial(_serves, one, request), 20, f"port {one} serves")
         yield _Targets(sink.port, port, falcon, request)
 
 
 def _serves(port: int, request: Path) -> bool:
-    command = [compiled("load"), str(port), "1", "0.05", request]
-    done = subprocess.run(command, check=False, capture_output=True)
+    command = [compiled("load"), port, 1, 0.05, request]
+    done = subprocess.run([str(part) for part in command], check=False, capture_output=True)
     if done.returncode != 0:
         return False
     found = json.loads(done.stdout)

@@ -64,7 +64,7 @@ def telegrammer(job: Job) -> Iterator[Running]:
 def bare_client(job: Job) -> Iterator[Running]:
     """Run the HTTP client of ours without a database."""
     command = [sys.executable, "-m", "bench.bare", "client", job.port, job.workers, job.jobs]
-    with child([str(part) for part in command], env=environment()) as process:
+    with child(command, env=environment()) as process:
         yield Running(psutil.Process(process.pid), [])
 
 
@@ -93,7 +93,7 @@ def celery(job: Job) -> Iterator[Running]:
         url = f"redis://127.0.0.1:{redis.address}/0"
         script = PEERS / "celery_peer.py"
         _fill([python, script, "fill", url, job.workers, SUBSCRIPTIONS, job.jobs, job.port])
-        command = [python, script, "work", url, str(job.workers)]
+        command = [python, script, "work", url, job.workers]
         with child(command, stdout=log, stderr=log, cwd=PEERS) as process:
             yield Running(psutil.Process(process.pid), [redis.process])
 
@@ -104,7 +104,7 @@ def procrastinate(job: Job) -> Iterator[Running]:
     with services.postgres() as postgres, _log() as log:
         script = PEERS / "procrastinate_peer.py"
         _fill([python, script, "fill", postgres.address, SUBSCRIPTIONS, job.jobs, job.port])
-        command = [python, script, "work", postgres.address, str(job.workers)]
+        command = [python, script, "work", postgres.address, job.workers]
         with child(command, stderr=log) as process:
             yield Running(psutil.Process(process.pid), [postgres.process])
 
@@ -115,7 +115,7 @@ def bullmq(job: Job) -> Iterator[Running]:
     with services.redis() as redis, _log() as log:
         port = redis.address
         _fill(["node", script, "fill", port, SUBSCRIPTIONS, job.jobs, job.port])
-        command = ["node", script, "work", port, str(SUBSCRIPTIONS), str(job.workers)]
+        command = ["node", script, "work", port, str(SUBSCRIPTIONS), job.workers]
         with child(command, stdout=log, stderr=log) as process:
             yield Running(psutil.Process(process.pid), [redis.process])
 

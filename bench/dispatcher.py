@@ -86,9 +86,7 @@ def _contestants(
     return found
 
 
-def _measure(
-    contestant: Contestant, delay: float, workers: int, jobs: int, window: float
-) -> Json:
+def _measure(contestant: Contestant, delay: float, workers: int, jobs: int, window: float) -> Json:
     with Sink.start(delay) as sink:
         sink.close_gate()
         with contestant(Job(jobs, workers, sink.port)) as running:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import psutil
 import pycurl
@@ -85,7 +85,8 @@ def goal(what: str, value: float, *, least: float = 0, most: float = float("inf"
 
 
 def _shown(value: Json) -> str:
-    return " ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in value.items())
+    texts = {k: f"{v:.4g}" if isinstance(v, float) else str(v) for k, v in value.items()}
+    return " ".join(f"{name}={text}" for name, text in texts.items())
 
 
 def say(text: str) -> None:
@@ -104,9 +105,17 @@ def cpu_seconds(processes: Sequence[psutil.Process]) -> float:
 
 
 @contextlib.contextmanager
-def child(command: Sequence[str | Path], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+def child(
+    command: Sequence[object],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    stdout: int | BinaryIO | None = None,
+    stderr: int | BinaryIO | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run a process for as long as the block; it is told to stop, then made to."""
-    process = subprocess.Popen([str(part) for part in command], **options)
+    arguments = [str(part) for part in command]
+    process = subprocess.Popen(arguments, env=env, cwd=cwd, stdout=stdout, stderr=stderr)
     try:
         yield process
     finally:

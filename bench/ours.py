@@ -41,10 +41,12 @@ def payload(chat_id: int, number: int) -> str:
 @contextlib.contextmanager
 def new_database() -> Iterator[Database]:
     """Yield an empty database, bound to the bot, in a folder that goes at the end."""
-    with tempfile.TemporaryDirectory(prefix="telegrammer-bench-") as folder:
-        with contextlib.closing(open_database(Path(folder) / "telegrammer.db")) as database:
-            Inbox(database).bind(BOT_ID)
-            yield database
+    with (
+        tempfile.TemporaryDirectory(prefix="telegrammer-bench-") as folder,
+        contextlib.closing(open_database(Path(folder) / "telegrammer.db")) as database,
+    ):
+        Inbox(database).bind(BOT_ID)
+        yield database
 
 
 def new_key(database: Database, name: str = "bench") -> str:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from bench.harness import WORK, Json, Skipped, child, wait_until
 
@@ -69,6 +69,6 @@ class Sink:
         """Wait until a contestant has brought ``count`` requests to the closed gate."""
         wait_until(lambda: self.stats()["held"] >= count, seconds, f"{count} requests at the gate")
 
-    def _control(self, name: str) -> Any:
+    def _control(self, name: str) -> object:
         self._connection.request("GET", f"/control/{name}")
-        return json.loads(self._connection.getresponse().read())
+        return cast("object", json.loads(self._connection.getresponse().read()))

@@ -45,7 +45,7 @@ async def fill(subscriptions: int, jobs: int, port: int) -> None:
 
 
 async def work(workers: int) -> None:
-    global client  # noqa: PLW0603  (the task has no other way to it)
+    global client  # the task has no other way to it
     logging.basicConfig(level=logging.INFO)
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector) as client, app.open_async():
