@@ -8,7 +8,6 @@ the block stops it and checks that it left no process behind.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import os
@@ -92,12 +91,11 @@ class Front:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        left = self._family()
         try:
             if self.process.poll() is None:
                 self.stop()
         finally:
-            left = [process for process in left if _lives(process)]
+            left = self._left()
             for process in left:
                 process.kill()
             if kind is not None:
@@ -147,18 +145,16 @@ class Front:
             self.process.kill()
             raise
 
-    def _family(self) -> list[psutil.Process]:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            master = psutil.Process(self.process.pid)
-            return [*master.children(recursive=True), master]
-        return []
+    def _left(self) -> list[psutil.Process]:
+        """Return the processes of ours that live, the master's orphans too."""
+        return [process for process in psutil.process_iter() if self._is_ours(process)]
 
-
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    def _is_ours(self, process: psutil.Process) -> bool:
+        try:
+            is_dead = process.status() == psutil.STATUS_ZOMBIE
+            return not is_dead and os.getpgid(process.pid) == self.process.pid
+        except (psutil.NoSuchProcess, ProcessLookupError):
+            return False
 
 
 def main() -> None:
