@@ -11,7 +11,7 @@ from support.sandbox import TOKEN, Sandbox
 from support.secrets import Secrets, SecretsHandler
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def suite_secrets() -> Iterator[Secrets]:
     """The secrets of the whole suite; at its end all that was written is looked through."""
     found = Secrets()

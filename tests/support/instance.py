@@ -52,7 +52,7 @@ class Instance:
         return process
 
     def call(self, key: str, path: str, body: object) -> int:
-        """POST to the API; return the status, of a refusal too."""
+        """POST to the API; return the status. What a refusal says is watched for secrets."""
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         url = f"http://127.0.0.1:{self.port}{path}"
         request = urllib.request.Request(url, json.dumps(body).encode(), headers)
@@ -61,6 +61,7 @@ class Instance:
                 return int(response.status)
         except urllib.error.HTTPError as refusal:
             with refusal:
+                self._secrets.wrote("the API's answer", refusal.read().decode())
                 return refusal.code
 
     def subscribe(self, key: str, chat_id: int, url: str) -> None:
@@ -71,6 +72,10 @@ class Instance:
         ended, process = self._processes.run("telegrammer_cli", *arguments, env=self.env)
         assert ended == status, process.output
         return process
+
+    def list(self, *arguments: str) -> None:
+        """Run a command of ``telegrammer`` that may find something; its output is watched."""
+        self._processes.run("telegrammer_cli", *arguments, env=self.env | self.token)
 
     def add_key(self, name: str = "caller") -> str:
         """Return a new key; it is a secret of the suite from now on."""
