@@ -73,10 +73,10 @@ class Inbox:
             return Ingested(len(fresh), batch.jobs, adopted, batch.moved, batch.already_queued)
 
     def request_skip(self, update_id: int, now: int) -> bool:
-        """Let the poller pass over a malformed update; False when it is behind the cursor."""
+        """Let the poller pass over a malformed update; False when it was taken in already."""
         with self._database.write() as tx:
             row = tx.execute("SELECT next_offset FROM poll_state").fetchone()
-            if row and update_id < row[0]:
+            if row and update_id < row[0] and not _may_begin_anew(tx, now):
                 return False
             tx.execute("INSERT OR IGNORE INTO skips VALUES (?, ?)", (update_id, now))
             return True
@@ -105,10 +105,13 @@ def _fresh(
     fresh = [update for update in ordered if update.update_id >= cursor]
     if fresh or not ordered:
         return fresh, False
+    return (ordered, True) if _may_begin_anew(tx, now) else ([], False)
+
+
+def _may_begin_anew(tx: sqlite3.Connection, now: int) -> bool:
+    """Tell whether ids below the cursor that come now are a new sequence, not a replay."""
     last = tx.execute("SELECT last_update_at FROM ingestion").fetchone()
-    if last is not None and now - last[0] > NEW_SEQUENCE_AFTER:
-        return ordered, True
-    return [], False
+    return last is not None and now - last[0] > NEW_SEQUENCE_AFTER
 
 
 def _advance(tx: sqlite3.Connection, next_offset: int, now: int) -> None:

@@ -8,7 +8,8 @@ import pytest
 from support.builders import BOT, NOW, Gateway, message, private
 from telegrammer.errors import QueueFull, WrongBot
 from telegrammer.model import Message, Update
-from telegrammer.store.inbox import NEW_SEQUENCE_AFTER
+
+SIX_DAYS = 6 * 86400
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_unsupported_updates_move_the_cursor_without_jobs(gateway: Gateway) -> N
 def test_a_replay_below_the_cursor_changes_nothing(gateway: Gateway) -> None:
     gateway.ingest(message(100))
 
-    done = gateway.ingest(message(5), message(6), now=NOW + NEW_SEQUENCE_AFTER)
+    done = gateway.ingest(message(5), message(6), now=NOW + SIX_DAYS)
 
     assert (done.updates, done.adopted, gateway.inbox.cursor()) == (0, False, 101)
 
@@ -64,7 +65,7 @@ def test_lower_ids_after_six_quiet_days_are_a_new_sequence(gateway: Gateway) -> 
     gateway.subscribe(owner, "http://a/")
     gateway.ingest(message(100))
 
-    done = gateway.ingest(message(5), message(6), now=NOW + NEW_SEQUENCE_AFTER + 1)
+    done = gateway.ingest(message(5), message(6), now=NOW + SIX_DAYS + 1)
 
     assert (done.updates, done.adopted, gateway.inbox.cursor()) == (2, True, 7)
     assert [row[1] for row in gateway.jobs()] == [100, 5, 6]
@@ -225,6 +226,16 @@ def test_a_skip_is_remembered_until_the_cursor_has_passed_it(gateway: Gateway) -
     gateway.ingest(Update(11))
 
     assert gateway.inbox.skips() == set()
+
+
+def test_a_malformed_update_of_a_new_sequence_may_be_skipped(gateway: Gateway) -> None:
+    """Its id is below the cursor, and yet nothing gets past it without a skip."""
+    gateway.ingest(message(100))
+    later = NOW + SIX_DAYS + 1
+
+    assert not gateway.inbox.request_skip(5, later - 1)
+    assert gateway.inbox.request_skip(5, later)
+    assert gateway.inbox.skips() == {5}
 
 
 def test_ids_are_never_given_out_twice(gateway: Gateway) -> None:
