@@ -1,7 +1,6 @@
 """Where the bytes of a malformed update lie after an operator let the poller pass over it."""
 
 import os
-import tempfile
 from pathlib import Path
 
 from telegrammer.errors import StorageUnavailable
@@ -16,12 +15,13 @@ def keep(database: Path, update_id: int, text: str) -> Path:
     target = folder / f"{update_id}.json"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=folder)  # 0600
-        with os.fdopen(descriptor, "wb") as file:
+        # Written again with the next try if it fails halfway: nothing was skipped then.
+        flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        with os.fdopen(os.open(target, flags, 0o600), "wb") as file:
+            os.fchmod(file.fileno(), 0o600)
             file.write(text.encode())
             file.flush()
             os.fsync(file.fileno())
-        Path(name).replace(target)
     except OSError as error:
         raise StorageUnavailable("cannot_keep_skipped_update") from error
     return target

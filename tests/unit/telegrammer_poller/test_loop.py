@@ -280,6 +280,15 @@ def test_an_update_is_not_skipped_when_its_bytes_cannot_be_kept(bound: Bench) ->
     assert bound.state()[1] == "storage_cannot_keep_skipped_update"
 
 
+def test_tries_to_keep_an_update_leave_nothing_else_behind(bound: Bench) -> None:
+    bound.gateway.inbox.request_skip(2, 0)
+    in_the_way = bound.path.with_name("t.db.skipped") / "2.json"
+    in_the_way.mkdir(parents=True)
+
+    bound.turns([malformed(2)], [malformed(2)])
+    assert list(in_the_way.parent.iterdir()) == [in_the_way]
+
+
 def test_an_update_without_an_id_cannot_be_skipped(bound: Bench) -> None:
     assert bound.turns([malformed(None)]) == [1]
     assert bound.state() == (State.BACKING_OFF, "malformed_update", 1)
