@@ -48,8 +48,14 @@ class Code(Enum):
     TELEGRAM_REJECTED = 422, "Telegram refused the destination or the content"
     TELEGRAM_RATE_LIMITED = 429, "Telegram limits the rate: wait, then send again"
     INTERNAL_ERROR = 500, "something failed in the gateway: its log tells, by X-Request-Id"
-    UPSTREAM_ERROR = 502, "the Bot API gave an answer that cannot be used: see the gateway's log"
-    UPSTREAM_UNAVAILABLE = 502, "the Bot API cannot be reached: try again later"
+    UPSTREAM_ERROR = (
+        502,
+        "the Bot API's answer cannot be used: see the gateway's log; it may have taken the message",
+    )
+    UPSTREAM_UNAVAILABLE = (
+        502,
+        "the Bot API cannot be reached, or the connection broke and it may have taken the message",
+    )
     AUTH_UNAVAILABLE = 503, "the key cannot be checked now: try again later"
     STORAGE_UNAVAILABLE = 503, "the database cannot do this now: try again later"
     UPSTREAM_TIMEOUT = (

@@ -209,6 +209,7 @@ def test_a_spoiled_delivery_is_told_in_time_and_not_tried_again(
     response = send(api)
 
     assert outcome(response) == expected
+    assert "may have taken the message" in response.json()["error"]["message"]
     assert time.monotonic() - began < 4
     assert len(api.sandbox.calls("sendMessage")) == 1
     api.sandbox.release()
