@@ -1,12 +1,12 @@
 """Claims at depth: does a backlog, or a past, make the dispatcher's transactions dearer?
 
-A round claims for 16 slots and settles them as delivered, through the dispatcher's own
-code, without HTTP. The backlog is kept at its depth: what a slice of rounds delivered is
+A round claims for 16 slots, the next settles them as delivered, through the dispatcher's
+own code, without HTTP. The backlog is kept at its depth: what a slice of rounds delivered is
 ingested again before the next, outside the clock.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +20,7 @@ from telegrammer.store.connection import Database
 from telegrammer.store.queue import Queue
 from telegrammer_dispatcher.delivery import Budget
 from telegrammer_dispatcher.lanes import Lanes
-from telegrammer_dispatcher.round import Ended, Round
+from telegrammer_dispatcher.round import Round
 
 SLOTS: Final = 16
 DEPTHS: Final = (1_000, 10_000, 100_000)
@@ -104,64 +104,84 @@ class _Open(ExitStack):
 
 
 def _measure(backlog: Backlog, deliveries: int) -> Json:
-    seconds = 0.0
+    claims = outcomes = 0.0
     for _ in range(0, deliveries, SLICE):
-        seconds += _drain(backlog, SLICE)
+        took = _drain(backlog, SLICE)
+        claims, outcomes = claims + took[0], outcomes + took[1]
         ours.fill(backlog.database, backlog.chats, SLICE)
     file, wal = backlog.sizes()
-    return {"rate": deliveries / seconds, "file_mib": file, "wal_mib": wal}
+    return {
+        "claims": deliveries / claims,
+        "rate": deliveries / (claims + outcomes),
+        "file_mib": file,
+        "wal_mib": wal,
+    }
 
 
-def _drain(backlog: Backlog, amount: int) -> float:
-    """Deliver ``amount`` jobs; return the seconds that their transactions took."""
-    queue, lanes = Queue(backlog.database), Lanes()
+def _drain(backlog: Backlog, amount: int) -> tuple[float, float]:
+    """Deliver ``amount`` jobs; return the seconds of their claims and of their outcomes."""
+    queue, lanes, budget = Queue(backlog.database), Lanes(), Budget(8, 86400)
     lanes.refresh(queue.lanes(), time.time())
-    began = time.perf_counter()
-    for _ in _rounds(queue, lanes, amount):
-        pass
-    return time.perf_counter() - began
-
-
-def _rounds(queue: Queue, lanes: Lanes, amount: int) -> Iterator[None]:
-    budget = Budget(8, 86400)
-    ended, left = Ended(), amount
-    while left or ended:
-        this = Round(lanes, budget, time.time())
+    claims = outcomes = 0.0
+    left = amount
+    while left:
+        began = time.perf_counter()
+        claim = Round(lanes, budget, time.time())
         with queue.turn() as turn:
-            this.settle(turn, ended, float)
-            this.claim(turn, ours.BOT_ID, min(SLOTS, left), 0)
-        this.committed()
-        if not this.claimed and left:
+            claim.claim(turn, ours.BOT_ID, min(SLOTS, left), 0)
+        claim.committed()
+        claimed = time.perf_counter()
+        if not claim.claimed:
             raise RuntimeError("the backlog ran dry")
-        left -= len(this.claimed)
-        ended = [(flight, Answer(200)) for flight in this.claimed]
-        yield
+        ended = [(flight, Answer(200)) for flight in claim.claimed]
+        with queue.turn() as turn:
+            Round(lanes, budget, time.time()).settle(turn, ended, float)
+        claims += claimed - began
+        outcomes += time.perf_counter() - claimed
+        left -= len(ended)
+    return claims, outcomes
 
 
 def _section(values: dict[str, list[Json]]) -> Section:
+    claims = {name: median(runs, "claims") for name, runs in values.items()}
     rate = {name: median(runs, "rate") for name, runs in values.items()}
-    best = max(rate.values())
     largest_wal = max(run["wal_mib"] for runs in values.values() for run in runs)
     return Section(
         name="growth",
         title="Growth",
         remarks=[
-            "Claim and outcome, 16 in a transaction, the dispatcher's own code without HTTP;"
-            " half of the subscriptions are blocked by a retry that is not due.",
+            "16 claims in a transaction, their outcomes in the next; the dispatcher's own code"
+            " without HTTP. Half of the subscriptions are blocked by a retry that is not due.",
+            "Finding a job costs the same at any depth. What grows is how many pages of the"
+            " indexes 16 jobs of different subscriptions lie on, each written once a transaction.",
         ],
-        columns=["backlog", "jobs/s", "of the best", "file MiB", "WAL MiB"],
+        columns=[
+            "backlog",
+            "claims/s",
+            "of the best",
+            "claimed and settled/s",
+            "of the best",
+            "file MiB",
+            "WAL MiB",
+        ],
         rows=[
             [
                 name,
+                f"{claims[name]:,.0f}",
+                f"{claims[name] / max(claims.values()):.2f}",
                 f"{rate[name]:,.0f}",
-                f"{rate[name] / best:.2f}",
+                f"{rate[name] / max(rate.values()):.2f}",
                 f"{median(runs, 'file_mib'):.1f}",
                 f"{median(runs, 'wal_mib'):.1f}",
             ]
             for name, runs in values.items()
         ],
         goals=[
-            goal("of the best rate is the worst", min(rate.values()) / best, least=0.9),
+            goal(
+                "of the best claim rate is the worst",
+                min(claims.values()) / max(claims.values()),
+                least=0.9,
+            ),
             goal("MiB was the largest WAL", largest_wal, most=32),
         ],
         values=dict(values),
