@@ -189,7 +189,7 @@ class Poller:
         return Update(update_id)
 
     def _ingested(self, done: Ingested) -> None:
-        if done.jobs or done.moved:
+        if done.jobs:
             notification.touch(self._database)
         self._log.info("ingested", updates=done.updates, jobs=done.jobs)
         if done.adopted:

@@ -23,6 +23,7 @@ def test_a_key_is_64_hexadecimal_digits_and_never_the_same(gateway: Gateway) -> 
 
     assert len(keys) == 50
     assert all(re.fullmatch("[0-9a-f]{64}", key) for key in keys)
+    assert all(len(set(digits)) > 1 for digits in zip(*keys, strict=True)), "each digit is random"
 
 
 def test_only_the_digest_is_kept(gateway: Gateway) -> None:

@@ -4,14 +4,17 @@ import gzip
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from support.doors import dead_address
 from support.receiver import Receiver, Reply, drip, endless, silent
 from telegrammer.callbacks.outcome import Answer
-from telegrammer.callbacks.sender import RESPONSE_LIMIT, USER_AGENT, Post, Sender
+from telegrammer.callbacks.sender import USER_AGENT, Post, Sender
 
 OK = b"HTTP/1.1 200 OK\r\n"
+RESPONSE_LIMIT = 64 * 1024
 
 
 @pytest.fixture
@@ -114,6 +117,14 @@ def test_a_receiver_that_does_not_read_is_cut_off() -> None:
     assert took < 1.5
 
 
+def test_the_time_to_connect_is_bounded_apart() -> None:
+    with dead_address() as port:
+        answer, took = answer_of(post(f"http://127.0.0.1:{port}"), timeout=8, connect=0.4)
+
+    assert answer == Answer(error="timeout")
+    assert took < 4
+
+
 def test_nobody_listening_and_unknown_names_have_their_own_reasons() -> None:
     with socket.socket() as unbound:
         unbound.bind(("127.0.0.1", 0))
@@ -162,8 +173,10 @@ def test_a_broken_answer_is_no_success(receiver: Receiver, raw: bytes, reason: s
 
 
 def test_the_environment_has_no_say(
-    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, tmp_path: object
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login somebody password something\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
 

@@ -240,7 +240,9 @@ def test_what_was_decided_counts_only_once_it_is_written(bench: Bench) -> None:
     assert bench.states() == [(2, "IN_FLIGHT", 1)]
 
 
-def test_dead_letters_are_purged_at_the_start_and_every_minute(bench: Bench) -> None:
+def test_dead_letters_are_purged_at_the_start_and_every_minute(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     bench.subscribe()
     bench.gateway.ingest(message(1), message(2))
     with bench.gateway.queue.turn() as turn:
@@ -251,6 +253,8 @@ def test_dead_letters_are_purged_at_the_start_and_every_minute(bench: Bench) -> 
     assert bench.states() == [(2, "DEAD", 0)]
     bench.turn(61)
     assert bench.states() == []
+    told = [(r.levelname, r.getMessage(), r.__dict__["fields"]) for r in caplog.records]
+    assert told == [("WARNING", "purged", {"dead_jobs": 1})] * 2
 
 
 def test_a_row_that_holds_no_url_of_ours_is_no_crash(bench: Bench) -> None:

@@ -33,6 +33,12 @@ def test_an_answer_is_judged(answer: Answer, expected: Verdict, reason: str) -> 
     assert (verdict(answer), answer.reason) == (expected, reason)
 
 
+def test_every_other_answer_below_500_is_final() -> None:
+    final = {n for n in range(300, 500) if verdict(Answer(n)) is Verdict.REFUSED}
+
+    assert set(range(300, 500)) - final == {408, 429}
+
+
 @pytest.mark.parametrize(
     ("value", "seconds"),
     [

@@ -1,12 +1,13 @@
 """The poller's turns: what each answer of Telegram makes it do next."""
 
+import logging
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from support.builders import BOT, Gateway, message
+from support.builders import BOT, CHAT, Gateway, message
 from support.fake_clock import FakeClock
 from telegrammer.errors import (
     Cut,
@@ -18,7 +19,7 @@ from telegrammer.errors import (
     WrongBot,
 )
 from telegrammer.heartbeat import Heartbeat
-from telegrammer.model import MalformedUpdate, State, Update
+from telegrammer.model import MalformedUpdate, Message, State, Update
 from telegrammer.process import Stop
 from telegrammer.store.components import Component, Components
 from telegrammer.store.connection import Database
@@ -355,3 +356,32 @@ def test_storage_that_fails_moves_nothing_on(bound: Bench) -> None:
     assert bound.gateway.inbox.cursor() == 0
     assert bound.turns([message(1)]) == [0]
     assert [row[1] for row in bound.gateway.jobs()] == [1]
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, dict[str, object]]]:
+    """Return level, event and fields of each line."""
+    return [(r.levelname, r.getMessage(), r.__dict__["fields"]) for r in caplog.records]
+
+
+def test_a_new_sequence_of_ids_is_followed_with_a_warning(
+    bound: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bound.turns([message(100)])
+    bound.clock.pass_time(6 * 86400 + 1)
+
+    assert bound.turns([message(5)]) == [0]
+
+    assert bound.gateway.inbox.cursor() == 6
+    assert [(level, event) for level, event, _ in logged(caplog)] == [("WARNING", "new_update_ids")]
+
+
+def test_a_move_to_a_supergroup_is_logged(
+    bound: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "telegrammer")
+    subscribe(bound)
+
+    bound.turns([Update(7, Message(-1002, "{}", migrated_from=CHAT))])
+
+    moved = {"count": 1, "reason": "supergroup"}
+    assert ("INFO", "subscriptions_moved", moved) in logged(caplog)
