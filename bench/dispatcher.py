@@ -32,7 +32,7 @@ from bench.harness import (
 from bench.native import Sink
 
 JOBS: Final = 20_000
-WINDOW: Final = 10.0  # seconds
+WINDOW: Final = 5.0  # seconds
 SLOW: Final = 0.02  # seconds
 WORKERS: Final = (4, 16, 64)
 
