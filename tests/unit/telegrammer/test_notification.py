@@ -1,0 +1,73 @@
+"""The file that wakes the dispatcher."""
+
+import os
+import select
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from telegrammer import notification
+from telegrammer.notification import Watch
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return tmp_path / "t.db"
+
+
+@pytest.fixture
+def watch(database: Path) -> Iterator[Watch]:
+    found = Watch(database)
+    yield found
+    found.close()
+
+
+def is_woken(watch: Watch) -> bool:
+    """Tell whether the watch is readable, and make it wait again."""
+    readable = bool(select.select([watch], [], [], 0)[0])
+    watch.drain()
+    return readable
+
+
+def test_a_touch_wakes_once(database: Path, watch: Watch) -> None:
+    assert not is_woken(watch)
+
+    notification.touch(database)
+    notification.touch(database)
+
+    assert is_woken(watch)
+    assert not is_woken(watch)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o777])
+def test_the_file_is_its_owners_alone_whatever_the_umask(database: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        notification.touch(database)
+    finally:
+        os.umask(before)
+
+    assert stat.S_IMODE(database.with_name("t.db.notify").stat().st_mode) == 0o600
+
+
+def test_a_file_that_was_replaced_is_watched_again(database: Path, watch: Watch) -> None:
+    file = database.with_name("t.db.notify")
+    file.unlink()
+    assert is_woken(watch)
+
+    is_woken(watch)  # the new file's own first touch
+    notification.touch(database)
+
+    assert is_woken(watch)
+
+
+def test_a_link_is_not_followed_and_no_folder_is_no_error(database: Path) -> None:
+    target = database.with_name("elsewhere")
+    database.with_name("t.db.notify").symlink_to(target)
+
+    notification.touch(database)
+    notification.touch(database.parent / "missing" / "t.db")
+
+    assert not target.exists()
