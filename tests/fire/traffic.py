@@ -1,0 +1,248 @@
+"""People who write, and programs that use the HTTP API, for as long as they are let."""
+
+import http.client
+import json
+import random
+import threading
+import time
+from typing import Final
+
+from fire.book import Send, Subscription
+from fire.diary import Excuse
+from fire.telegram_faults import SEND_FAULTS, send_fault
+from fire.world import CHATS, World
+from support.secrets import MARK
+
+LONGEST_ANSWER: Final = 25.0
+"""Seconds: a look-up and an operation that each wait for the lock, and a send."""
+
+_STORAGE: Final = frozenset({(503, "AUTH_UNAVAILABLE"), (503, "STORAGE_UNAVAILABLE")})
+_GOODBYE: Final = 2.0
+"""Seconds: a connection that Telegram has dropped may not be known to be gone for so long."""
+
+_MOST_SUBSCRIPTIONS: Final = 12
+
+Outcome = tuple[int, str]
+
+
+class People:
+    """Write to the bot, now and then several at once."""
+
+    def __init__(self, world: World, rng: random.Random, rate: float) -> None:
+        """``rate`` is in messages a second."""
+        self._world = world
+        self._rng = rng
+        self._rate = rate
+        self._count = 0
+
+    def act(self) -> float:
+        """Write something; return the seconds until the next time."""
+        burst = self._rng.choice((1, 1, 1, 1, 6))
+        for _ in range(burst):
+            self._count += 1
+            text = f"{MARK}-said-{self._count}"
+            self._world.say(self._rng.choice(CHATS), text)
+        return self._rng.expovariate(self._rate) * burst
+
+
+class Caller:
+    """A program with a key: it sends, subscribes, leaves and looks, and checks every answer."""
+
+    def __init__(self, world: World, rng: random.Random, name: str) -> None:
+        self._world = world
+        self._rng = rng
+        self._name = name
+        self._key = world.keys[name]
+        self._client: http.client.HTTPConnection | None = None
+        self._open: list[Subscription] = []
+        self._unsettled: list[Subscription] = []
+        self._count = 0
+
+    def act(self) -> float:
+        """Do one thing; return the seconds until the next."""
+        acts = [self._send] * 4 + [self._look, self._list, self._subscribe, self._leave]
+        if self._unsettled:
+            acts += [self.settle] * 4
+        self._rng.choice(acts)()
+        return self._rng.uniform(0.02, 0.2)
+
+    def settle(self) -> None:
+        """Ask again where no answer told what became of a subscription."""
+        for subscription in list(self._unsettled):
+            if subscription.id is None:
+                self._ask_for(subscription)
+            else:
+                self._ask_to_leave(subscription)
+
+    @property
+    def is_settled(self) -> bool:
+        return not self._unsettled
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    def subscribe_to(self, chat_id: int) -> None:
+        subscription = self._world.book.new_subscription(self._name, chat_id)
+        self._unsettled.append(subscription)
+        self._ask_for(subscription)
+
+    # -- what it does ----------------------------------------------------------------
+
+    def _subscribe(self) -> None:
+        if len(self._open) < _MOST_SUBSCRIPTIONS:
+            self.subscribe_to(self._rng.choice(CHATS))
+
+    def _leave(self) -> None:
+        if self._open and self._rng.random() < 0.5:
+            subscription = self._open.pop(self._rng.randrange(len(self._open)))
+            subscription.leaving_at = time.time()
+            self._unsettled.append(subscription)
+            self._ask_to_leave(subscription)
+
+    def _ask_for(self, subscription: Subscription) -> None:
+        url = self._world.receiver.url + subscription.path
+        body = {"chat_id": subscription.chat_id, "callback_url": url}
+        answer = self._call("POST", "/subscribe", body, {(200, "")})
+        if answer is not None and answer[0] == 200:
+            subscription.id = json.loads(answer[1])["subscription_id"]
+            subscription.granted_at = time.time()
+            self._unsettled.remove(subscription)
+            self._open.append(subscription)
+
+    def _ask_to_leave(self, subscription: Subscription) -> None:
+        target = f"/subscriptions/{subscription.id}"
+        allowed = {(204, ""), (404, "SUBSCRIPTION_NOT_FOUND")}
+        answer = self._call("DELETE", target, None, allowed)
+        if answer is not None and answer[0] in (204, 404):
+            subscription.left = True
+            self._unsettled.remove(subscription)
+
+    def _look(self) -> None:
+        self._call("GET", "/health", None, {(200, ""), (503, "")})
+
+    def _list(self) -> None:
+        answer = self._call("GET", "/subscriptions", None, {(200, "")})
+        if answer is None or answer[0] != 200 or self._unsettled:
+            return
+        listed = {each["id"] for each in json.loads(answer[1])["subscriptions"]}
+        if listed != {subscription.id for subscription in self._open}:
+            self._world.diary.violation(f"GET /subscriptions: {listed}")
+
+    def _send(self) -> None:
+        # One after the other: a fault is for whichever call comes next.
+        with self._world.sending:
+            self._send_alone()
+
+    def _send_alone(self) -> None:
+        self._count += 1
+        text = f"{MARK}-sent-{self._name}-{self._count}"
+        send = Send(text, self._rng.choice(CHATS), time.time())
+        self._world.book.sends.append(send)
+        told: set[Outcome] = {(200, "")}
+        fault = None
+        if self._rng.random() < 0.3:
+            send.fault = self._rng.choice(sorted(SEND_FAULTS))
+            fault = send_fault(send.fault)
+            self._world.telegram.set_fault(fault)
+        answer = self._call("POST", "/send", {"chat_id": send.chat_id, "text": text}, None)
+        send.ended = time.time()
+        if fault is not None and not self._world.telegram.remove_fault(fault):
+            told = set(SEND_FAULTS[send.fault].told)
+        if send.fault == "held":
+            self._world.telegram.release()
+        if answer is None:
+            return
+        send.status, send.code = answer[0], _code(*answer)
+        if send.began - self._world.dropped_at < _GOODBYE:
+            told.add((502, "UPSTREAM_UNAVAILABLE"))
+        if send.fault == "dropped":
+            self._world.dropped_at = send.ended
+        self._check("POST /send " + send.fault, answer, told, send.began)
+
+    # -- how it asks -------------------------------------------------------------------
+
+    def _call(
+        self, method: str, target: str, body: object, allowed: set[Outcome] | None
+    ) -> tuple[int, bytes] | None:
+        """Return status and body; None when no answer came, for which there was a reason."""
+        began = time.time()
+        try:
+            answer = self._exchange(method, target, body)
+        except (OSError, http.client.HTTPException) as error:
+            self._hang_up()
+            if not self._world.diary.was(Excuse.API_GONE, began - 6, time.time()):
+                self._world.diary.violation(f"{method} {target}: {type(error).__name__} {error}")
+            return None
+        if allowed is not None:
+            self._check(f"{method} {target}", answer, allowed, began)
+        return answer
+
+    def _exchange(self, method: str, target: str, body: object) -> tuple[int, bytes]:
+        if self._client is None:
+            self._client = http.client.HTTPConnection(
+                "127.0.0.1", self._world.port, timeout=LONGEST_ANSWER
+            )
+        headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        self._client.request(method, target, data, headers)
+        response = self._client.getresponse()
+        answer = response.status, response.read()
+        if self._rng.random() < 0.3:
+            self._hang_up()
+        return answer
+
+    def _hang_up(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _check(
+        self, what: str, answer: tuple[int, bytes], allowed: set[Outcome], began: float
+    ) -> None:
+        self._world.diary.count("API answers")
+        outcome = answer[0], _code(*answer)
+        if outcome in allowed:
+            return
+        if outcome in _STORAGE and self._world.diary.was(Excuse.STORAGE, began - 1, time.time()):
+            self._world.diary.count("API 503 without storage")
+            return
+        self._world.diary.violation(f"{what}: {outcome}, not one of {sorted(allowed)}")
+
+
+def _code(status: int, body: bytes) -> str:
+    """Return an error's code; empty for a success and for a health report."""
+    if status < 400 or b'"components"' in body:
+        return ""
+    error = json.loads(body)["error"]
+    return str(error["code"])
+
+
+class Crowd:
+    """Threads that act until they are told to stop."""
+
+    def __init__(self) -> None:
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self.failures: list[BaseException] = []
+
+    def add(self, actor: People | Caller, name: str) -> None:
+        def run() -> None:
+            try:
+                while not self._stop.wait(actor.act()):
+                    pass
+            except BaseException as error:
+                self.failures.append(error)
+                raise
+
+        self._threads.append(threading.Thread(target=run, name=name))
+
+    def __enter__(self) -> "Crowd":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
