@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Final, cast
 
 import filelock
@@ -48,12 +47,7 @@ class Stop:
     def __enter__(self) -> "Stop":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -6,7 +6,6 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
-from types import TracebackType
 
 Serve = Callable[["Connection"], None]
 
@@ -81,12 +80,7 @@ class Peer:
     def __enter__(self) -> "Peer":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.closing.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._threads[0].join()

@@ -6,7 +6,6 @@ import json
 import socket
 import time
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 
@@ -66,12 +65,7 @@ class RawClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

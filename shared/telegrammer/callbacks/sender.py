@@ -9,7 +9,6 @@ request target byte for byte.
 import select
 import time
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, Generic, TypeVar
 
 import pycurl
@@ -223,12 +222,7 @@ class Sender(Generic[K]):
     def __enter__(self) -> "Sender[K]":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from support.doors import GENEROUS, fails, free_port, post
+from support.doors import GENEROUS, fails, post
 from support.peers import Connection, Peer, answering, response
+from support.running_api import free_port
 from telegrammer.errors import BrokenResponse, Unreachable
 from telegrammer.http import Door, Limits
 

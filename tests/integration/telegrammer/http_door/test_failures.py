@@ -5,8 +5,9 @@ import socket
 
 import pytest
 
-from support.doors import drips_body, fails, free_port, post, shown, silent
+from support.doors import drips_body, fails, post, shown, silent
 from support.peers import Connection, Peer, answering, response
+from support.running_api import free_port
 from telegrammer.errors import BrokenResponse, HttpError, Unreachable
 from telegrammer.http import Door, Limits
 

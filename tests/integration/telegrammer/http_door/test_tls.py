@@ -12,7 +12,6 @@ from support.doors import (
     drips_chunks,
     drips_head,
     fails,
-    free_port,
     never_reads,
     post,
     server_context,
@@ -21,6 +20,7 @@ from support.doors import (
     takes,
 )
 from support.peers import Connection, Peer, Serve, answering, relay, response
+from support.running_api import free_port
 from telegrammer.errors import TimedOut, Unreachable
 from telegrammer.http import Door, Limits
 from telegrammer.settings import Secret
