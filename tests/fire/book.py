@@ -5,7 +5,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from fire.receivers import GOOD, Behaviour, Verdict
+from fire.receivers import GOOD, THOUGHTFUL, Behaviour, Verdict
 from support.receiver import Received, Reply
 from support.secrets import MARK
 
@@ -94,7 +94,8 @@ class Book:
         number = int(request.target.removeprefix("/s/").partition("?")[0])
         text = json.loads(request.body).get("text", "")
         with self._lock:
-            behaviour = self.behaviours.get(number, GOOD)
+            usual = GOOD if number % 3 else THOUGHTFUL
+            behaviour = self.behaviours.get(number, usual)
             receipt = Receipt(time.time(), request.delivery_id, text, behaviour)
             self.receipts[number].append(receipt)
         return behaviour.reply()

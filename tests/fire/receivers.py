@@ -3,7 +3,7 @@
 import socket
 import struct
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -58,6 +58,8 @@ def _reset(connection: socket.socket, _closing: threading.Event) -> None:
 _OK: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"
 
 GOOD: Final = Behaviour("good", Verdict.ACCEPTED, Reply)
+THOUGHTFUL: Final = Behaviour("thoughtful", Verdict.ACCEPTED, _late(0.15))
+"""Whatever happens to the dispatcher, it is likely to happen during such a callback."""
 
 ODD_BUT_GOOD: Final = (
     Behaviour("201", Verdict.ACCEPTED, _status(201)),
@@ -93,7 +95,6 @@ TO_REFUSE: Final = (
 )
 
 ALL: Final = (*ODD_BUT_GOOD, *TO_RETRY, *TO_REFUSE)
-BY_NAME: Final[Mapping[str, Behaviour]] = {behaviour.name: behaviour for behaviour in (GOOD, *ALL)}
 
 
 def _after(
