@@ -1,7 +1,7 @@
 # What one does with a checkout. Every target sets itself up and may be run again.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test lint format wheel smoke bench clean
+.PHONY: help demo run test lint format wheel smoke bench fire clean
 
 BIN := $(CURDIR)/.venv/bin
 SOURCES := services shared tests $(if $(wildcard bench/*.py),bench)
@@ -42,6 +42,10 @@ wheel:  ## build dist/telegrammer-*.whl
 
 smoke: wheel  ## install that wheel into an empty environment and try it there
 	@.ci/smoke dist/telegrammer-*.whl
+
+fire:  ## hours of kills, full disks and hostile input (FIRE_MINUTES=60 FIRE_SEED=1; docs/fire.md)
+	@.ci/setup dev
+	@PYTHONPATH=shared:services:tests $(BIN)/python -X dev -W error -m fire
 
 bench:  ## measure, and write docs/performance.md (BENCH="dispatcher --quick" for a part)
 	@.ci/setup dev
