@@ -18,7 +18,6 @@ def keep(database: Path, update_id: int, text: str) -> Path:
         # Written again with the next try if it fails halfway: nothing was skipped then.
         flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         with os.fdopen(os.open(target, flags, 0o600), "wb") as file:
-            os.fchmod(file.fileno(), 0o600)
             file.write(text.encode())
             file.flush()
             os.fsync(file.fileno())

@@ -23,6 +23,47 @@ from telegrammer.store.connection import Database
 from telegrammer.store.keys import Keys
 from telegrammer.store.layout import Layout, exists, inspect, open_database
 
+SCHEMA = """
+CREATE TABLE api_keys (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL UNIQUE,
+    key_digest TEXT NOT NULL UNIQUE,
+    created_at INTEGER NOT NULL
+);
+CREATE TABLE subscriptions (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    owner_id INTEGER NOT NULL REFERENCES api_keys(id) ON DELETE CASCADE,
+    chat_id INTEGER NOT NULL,
+    callback_url TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    UNIQUE(owner_id, chat_id, callback_url)
+);
+CREATE TABLE poll_state (
+    singleton INTEGER PRIMARY KEY CHECK(singleton = 1),
+    bot_id INTEGER NOT NULL,
+    next_offset INTEGER NOT NULL
+);
+CREATE TABLE usernames (
+    username TEXT PRIMARY KEY,
+    chat_id INTEGER NOT NULL UNIQUE,
+    observed_at INTEGER NOT NULL
+);
+CREATE TABLE deliveries (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    subscription_id INTEGER NOT NULL
+        REFERENCES subscriptions(id) ON DELETE CASCADE,
+    update_id INTEGER NOT NULL,
+    payload TEXT NOT NULL,
+    state TEXT NOT NULL CHECK(state IN ('PENDING','IN_FLIGHT','DEAD')),
+    attempt_count INTEGER NOT NULL DEFAULT 0,
+    next_attempt_at INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    last_error TEXT,
+    UNIQUE(subscription_id, update_id)
+);
+CREATE INDEX deliveries_due ON deliveries(state, next_attempt_at, id);
+"""
+
 
 @pytest.fixture
 def db(tmp_path: Path) -> Path:
@@ -63,6 +104,15 @@ def test_a_new_database_has_layout_1_in_wal_mode_with_the_pragmas_on(db: Path) -
         "foreign_keys": 1,
         "synchronous": 1,
     }
+
+
+def test_tables_and_columns_are_those_that_others_rely_on(db: Path) -> None:
+    """Operators and older versions read them: a change needs a new layout and a migration."""
+    wanted = {" ".join(statement.split()) for statement in SCHEMA.split(";") if statement.strip()}
+    with open_database(db) as database, database.read() as tx:
+        rows = tx.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+
+    assert wanted - {" ".join(sql.split()) for (sql,) in rows} == set()
 
 
 def test_opening_again_keeps_what_is_there(db: Path) -> None:

@@ -11,8 +11,10 @@ from support.fake_clock import FakeClock
 from telegrammer.callbacks.outcome import Answer
 from telegrammer.callbacks.sender import Post, Sender
 from telegrammer.heartbeat import Heartbeat
+from telegrammer.model import State
 from telegrammer.notification import Watch
 from telegrammer.process import Stop
+from telegrammer.store.components import Components
 from telegrammer.store.connection import Database
 from telegrammer.store.queue import Counts
 from telegrammer_dispatcher.delivery import Budget, Flight
@@ -273,11 +275,13 @@ def test_a_stop_lets_running_callbacks_end_and_writes_their_outcome(bench: Bench
     bench.subscribe()
     bench.gateway.ingest(message(1), message(2))
     bench.turn()
+    longest = bench.clock.monotonic() + 45  # seconds; no callback may take more
 
     class Ends(FakeSender):
         def wait(self, seconds: float) -> tuple[list[tuple[Flight, Answer]], set[int]]:
-            if self.flying:
+            if self.flying and bench.clock.monotonic() >= longest:
                 self.answer(1, Answer(200))
+            bench.clock.pass_time(1)
             return super().wait(seconds)
 
     bench.sender.__class__ = Ends
@@ -286,6 +290,25 @@ def test_a_stop_lets_running_callbacks_end_and_writes_their_outcome(bench: Bench
         bench.dispatcher.run(stop)
 
     assert bench.states() == [(2, "PENDING", 0)]
+
+
+def test_what_is_out_of_budget_is_buried_and_the_next_goes_on(bench: Bench) -> None:
+    """As a crash between the last attempt and its outcome leaves it."""
+    bench.subscribe()
+    bench.gateway.ingest(message(1), message(2))
+    with bench.gateway.database.write() as tx:
+        tx.execute("UPDATE deliveries SET attempt_count = 3 WHERE id = 1")
+
+    assert bench.turn() == [2]
+    assert bench.states() == [(1, "DEAD", 3), (2, "IN_FLIGHT", 1)]
+
+
+def test_it_says_that_it_runs_and_beats_every_five_seconds(bench: Bench) -> None:
+    bench.turn(0)
+    bench.turn(5)
+
+    row = Components(bench.gateway.database).all()["dispatcher"]
+    assert (row.state, row.heartbeat) == (State.RUNNING, NOW + 5)
 
 
 def test_what_a_dispatcher_before_had_in_flight_is_put_back(bench: Bench) -> None:
