@@ -1,6 +1,6 @@
 """Ingestion: each update once, everything of a batch or nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +8,7 @@ import pytest
 from support.builders import BOT, NOW, Gateway, message, private
 from telegrammer.errors import QueueFull, WrongBot
 from telegrammer.model import Message, Update
+from telegrammer.store.queue import Queue
 
 SIX_DAYS = 6 * 86400
 
@@ -187,7 +188,12 @@ def test_an_equal_subscription_on_the_new_chat_wins_and_the_old_one_ends_with_it
     assert [s.id for s in gateway.subscriptions.of_owner(owner)] == [new]
 
 
-def test_a_retiring_subscription_keeps_its_dead_letters(gateway: Gateway) -> None:
+@pytest.mark.parametrize(
+    "end", [lambda queue: queue.delete_dead(1), lambda queue: queue.purge(NOW + 1)]
+)
+def test_a_retiring_subscription_keeps_its_dead_letters(
+    gateway: Gateway, end: Callable[[Queue], object]
+) -> None:
     owner, _ = gateway.key()
     old = gateway.subscribe(owner, "http://a/", chat=-5)
     gateway.subscribe(owner, "http://a/", chat=-1005)
@@ -198,7 +204,7 @@ def test_a_retiring_subscription_keeps_its_dead_letters(gateway: Gateway) -> Non
         turn.delivered(2)
     assert [dead.subscription_id for dead in gateway.queue.dead_jobs()] == [old]
 
-    gateway.queue.delete_dead(1)
+    end(gateway.queue)
 
     assert [s.chat_id for s in gateway.subscriptions.of_owner(owner)] == [-1005]
 

@@ -137,6 +137,7 @@ def test_libraries_are_heard_from_warning_on_as_library_lines(
     """Below that urllib3 writes URLs, and so tokens."""
     set_up(log_format, "debug")
     logging.getLogger("urllib3.connectionpool").debug("GET /path")
+    logging.getLogger("urllib3.connectionpool").info("to %s", "https://example.com/path")
     logging.getLogger("urllib3.connectionpool").warning("pool is %s", "full")
 
     (line,) = capsys.readouterr().err.splitlines()
