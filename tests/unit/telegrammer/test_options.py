@@ -2,7 +2,9 @@
 
 import logging
 import os
+import stat
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -68,6 +70,13 @@ def test_a_daemon_runs_with_the_effective_settings_and_ends_with_0(
 
     assert end(seen.append, "--port", "2000") == 0
     assert (seen[0].port, seen[0].host) == (2000, "127.0.0.2")
+
+
+def test_what_a_daemon_makes_is_its_owners_alone(end: Callable[..., int], tmp_path: Path) -> None:
+    file = tmp_path / "file"
+
+    assert end(lambda _: file.touch()) == 0
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def test_a_wrong_setting_ends_with_78_and_a_line_that_names_it(
