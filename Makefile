@@ -18,6 +18,7 @@ run:  ## run the gateway with the token in TELEGRAMMER_BOT_TOKEN or TELEGRAMMER_
 	@$(BIN)/telegrammer config >/dev/null
 	@test -n "$$TELEGRAMMER_BOT_TOKEN$$TELEGRAMMER_BOT_TOKEN_FILE" || \
 	    { echo "No bot token: set TELEGRAMMER_BOT_TOKEN or TELEGRAMMER_BOT_TOKEN_FILE (or try: make demo)" >&2; exit 78; }
+	@echo "Logs: .run/*.log   Another terminal: .venv/bin/telegrammer status   Stop: Ctrl-C"
 	@umask 077; mkdir -p .run; PATH="$(BIN):$$PATH" exec $(BIN)/supervisord -n -c supervisord.conf
 
 test:  ## run every test (ARGS="tests/unit -k backoff" for some)

@@ -95,24 +95,17 @@ def test_it_starts_three_processes_and_stops_them(
         assert "event=stopped" in supervised.log(role)
 
 
-def test_what_it_writes_is_its_owners_alone(supervised: Supervised, instance: Instance) -> None:
-    """Logs, control socket and pid file are 0600, and no log holds the token."""
-    supervised.start(**instance.token)
-    supervised.wait_logged("poller", "bound")
-
-    modes = {path.name: path.stat().st_mode & 0o777 for path in supervised.folder.iterdir()}
-
-    assert {"api.log", "poller.log", "supervisor.sock", "supervisord.pid"} <= modes.keys()
-    assert set(modes.values()) == {0o600}, modes
-
-
-def test_the_dispatcher_does_not_get_the_token(supervised: Supervised, instance: Instance) -> None:
-    """The token is in the environment of those who need it, and of no other process."""
+def test_secrets_stay_with_those_who_need_them(supervised: Supervised, instance: Instance) -> None:
+    """Logs, control socket and pid file are 0600; the dispatcher does not get the token."""
     supervised.start(**instance.token)
     supervised.wait_logged("poller", "bound")
     supervised.wait_logged("dispatcher", "started")
     token = instance.token["TELEGRAMMER_BOT_TOKEN"].encode()
 
+    modes = {path.name: path.stat().st_mode & 0o777 for path in supervised.folder.iterdir()}
+
+    assert {"api.log", "poller.log", "supervisor.sock", "supervisord.pid"} <= modes.keys()
+    assert set(modes.values()) == {0o600}, modes
     assert token in environment_of(supervised.pid("poller"))
     assert token not in environment_of(supervised.pid("dispatcher"))
 
