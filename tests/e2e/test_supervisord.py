@@ -1,5 +1,6 @@
 """The three processes under supervisord, as `make run` and a container start them."""
 
+import configparser
 import os
 import shutil
 import signal
@@ -64,10 +65,25 @@ def wait_until(holds: Callable[[], bool], otherwise: str) -> None:
     deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline, otherwise
+        time.sleep(0.02)
 
 
 def environment_of(pid: int) -> bytes:
     return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_each_program_says_what_operators_rely_on(role: str) -> None:
+    conf = configparser.ConfigParser(interpolation=None)
+    conf.read(REPOSITORY / "supervisord.conf")
+    program = conf[f"program:{role}"]
+
+    assert conf["supervisord"]["nodaemon"] == "true"
+    assert program["command"] == f"telegrammer-{role}"
+    assert program["stopwaitsecs"] == "60"
+    assert program["autorestart"] == "unexpected"
+    assert program["exitcodes"] == "0,75,78"
+    assert program["stderr_logfile"] == f"%(here)s/.run/{role}.log"
 
 
 @pytest.fixture
