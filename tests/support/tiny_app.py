@@ -34,21 +34,21 @@ def slow() -> Iterator[front.Application]:
 def broken() -> Iterator[front.Application]:
     """Fail as an application that cannot be loaded does."""
     raise RuntimeError("this application cannot be loaded")
-    yield application
+    yield application  # type: ignore[unreachable]
 
 
 @contextlib.contextmanager
 def refused() -> Iterator[front.Application]:
     """Fail as our own checks do: with a reason that an operator can act on."""
     raise Failure("the folder is read-only")
-    yield application
+    yield application  # type: ignore[unreachable]
 
 
 @contextlib.contextmanager
 def exits() -> Iterator[front.Application]:
     """End the process instead of yielding an application."""
     raise SystemExit(5)
-    yield application
+    yield application  # type: ignore[unreachable]
 
 
 def log(text: str) -> None:

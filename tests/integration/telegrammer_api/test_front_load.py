@@ -36,8 +36,10 @@ def answers(clients: list[RawClient]) -> list[tuple[Response, float]]:
 
 def test_of_200_requests_72_are_answered_and_the_others_refused_at_once() -> None:
     """Eight run, 64 wait, and nobody waits to be told that there is no place."""
-    limits = {"workers": 2, "threads": 4, "queue": 64, "request_timeout": 5.0}
-    with Front(**limits) as front, connected(front.ready(2), 200) as clients:
+    with (
+        Front(workers=2, threads=4, queue=64, request_timeout=5.0) as front,
+        connected(front.ready(2), 200) as clients,
+    ):
         for client in clients:
             client.send(request("/sleep/0.9"))
         found = answers(clients)

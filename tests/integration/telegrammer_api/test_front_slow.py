@@ -17,13 +17,11 @@ LATE = TIMEOUT + 1.5  # a busy machine's due
 UNREAD = 6_000_000
 READ_LATE = 16_000_000
 
-# The product's own shape: eight requests at once, in two workers.
-EIGHT = {"workers": 2, "threads": 4, "queue": 64, "request_timeout": TIMEOUT}
-
 
 @pytest.fixture(scope="module")
 def front() -> Iterator[Front]:
-    with Front(**EIGHT) as running:
+    """The product's own shape: eight requests at once, in two workers."""
+    with Front(workers=2, threads=4, queue=64, request_timeout=TIMEOUT) as running:
         yield running.ready(workers=2)
 
 

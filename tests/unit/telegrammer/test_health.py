@@ -19,9 +19,9 @@ def running(name: str) -> Component:
 ROWS = {name: running(name) for name in ("api", "poller", "dispatcher")}
 
 
-def look(now: float = NOW, **changes: Component | None) -> Health:
+def look(**changes: Component | None) -> Health:
     rows = {name: row for name, row in (ROWS | changes).items() if row is not None}
-    return examine(rows, Counts(3, 2, 1), 100, now)
+    return examine(rows, Counts(3, 2, 1), 100, NOW)
 
 
 def poller(**changes: object) -> Component:

@@ -375,9 +375,7 @@ def test_a_new_sequence_of_ids_is_followed_with_a_warning(
     assert [(level, event) for level, event, _ in logged(caplog)] == [("WARNING", "new_update_ids")]
 
 
-def test_a_move_to_a_supergroup_is_logged(
-    bound: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_move_to_a_supergroup_is_logged(bound: Bench, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "telegrammer")
     subscribe(bound)
 
