@@ -3,7 +3,8 @@
 .DEFAULT_GOAL := help
 .PHONY: help demo run test lint format wheel smoke bench fire clean
 
-BIN := $(CURDIR)/.venv/bin
+# Relative, so that a checkout may stand in a folder with a space in its name.
+BIN := .venv/bin
 SOURCES := services shared tests $(if $(wildcard bench/*.py),bench)
 
 help:  ## list the targets
@@ -19,7 +20,7 @@ run:  ## run the gateway with the token in TELEGRAMMER_BOT_TOKEN or TELEGRAMMER_
 	@test -n "$$TELEGRAMMER_BOT_TOKEN$$TELEGRAMMER_BOT_TOKEN_FILE" || \
 	    { echo "No bot token: set TELEGRAMMER_BOT_TOKEN or TELEGRAMMER_BOT_TOKEN_FILE (or try: make demo)" >&2; exit 78; }
 	@echo "Logs: .run/*.log   Another terminal: .venv/bin/telegrammer status   Stop: Ctrl-C"
-	@umask 077; mkdir -p .run; PATH="$(BIN):$$PATH" exec $(BIN)/supervisord -n -c supervisord.conf
+	@umask 077; mkdir -p .run; PATH="$(CURDIR)/$(BIN):$$PATH" exec $(BIN)/supervisord -n -c supervisord.conf
 
 test:  ## run every test (ARGS="tests/unit -k backoff" for some)
 	@.ci/setup dev
@@ -50,7 +51,7 @@ fire:  ## hours of kills, full disks and hostile input (FIRE_MINUTES=60 FIRE_SEE
 
 bench:  ## measure, and write docs/performance.md (BENCH="dispatcher --quick" for a part)
 	@.ci/setup dev
-	@PYTHONPATH=$(CURDIR) $(BIN)/python -m bench $(BENCH)
+	@PYTHONPATH="$(CURDIR)" $(BIN)/python -m bench $(BENCH)
 
 clean:  ## remove what building, testing and the demo have left
 	@rm -rf build dist .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis shared/*.egg-info services/*.egg-info *.egg-info

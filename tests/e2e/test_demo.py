@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -143,3 +144,24 @@ def test_make_run_wants_a_token() -> None:
     assert "TELEGRAMMER_BOT_TOKEN" in line
     assert len(rest) == 1
     assert rest[0].endswith("Error 78")
+
+
+@pytest.mark.parametrize("target", ["demo", "run", "test", "lint"])
+def test_a_checkout_may_stand_in_a_folder_with_a_space(tmp_path: Path, target: str) -> None:
+    """Every program that make starts is found there, the daemons' commands too."""
+    checkout = tmp_path / "a folder"
+    programs = checkout / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (checkout / ".ci").mkdir()
+    shutil.copy(REPOSITORY / "Makefile", checkout)
+    for name in ("python", "telegrammer", "supervisord", "ruff", "mypy", "../../.ci/setup"):
+        (programs / name).write_text('#!/bin/sh\necho "$PATH"\n')
+        (programs / name).chmod(0o700)
+
+    command = ["make", "--no-print-directory", "-C", str(checkout), target]
+    env = os.environ | {"TELEGRAMMER_BOT_TOKEN": "123456:any"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    if target == "run":
+        assert done.stdout.splitlines()[-1].startswith(f"{programs}:")
