@@ -159,6 +159,17 @@ def test_an_answer_in_another_chat_is_counted_until_one_looks(page: Page, sandbo
     assert page.browser.find_elements(By.CSS_SELECTOR, "nav .badge") == []
 
 
+def test_a_poll_without_news_moves_nothing(page: Page, sandbox: Sandbox) -> None:
+    """Whoever has scrolled up to read is not taken down again every 25 seconds."""
+    sandbox.call("sendMessage", chat_id=ANN, text="\n".join(["line"] * 100))
+    sandbox.call("sendMessage", chat_id=ANN, text="last")
+    page.wait_for("#messages .bot .text", "last")
+    page.browser.execute_script("document.getElementById('messages').scrollTop = 7")
+
+    poll = "listen(0).then(() => arguments[0](document.getElementById('messages').scrollTop))"
+    assert page.browser.execute_async_script(poll) == 7
+
+
 def test_a_new_chat_appears_and_a_reset_clears_the_page(page: Page, sandbox: Sandbox) -> None:
     sandbox.add_chat(-99, "group", "Fresh")
     sandbox.say(-99, "first")
