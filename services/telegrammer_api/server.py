@@ -76,7 +76,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((str(address[0]), port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        reason = os.strerror(error.errno or 0)
+        reason = f"{os.strerror(error.errno or 0)}; --host and --port choose another"
         raise Failure(f"cannot listen on {host} port {port}: {reason}") from None
 
 

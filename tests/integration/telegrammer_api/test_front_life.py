@@ -30,6 +30,7 @@ def test_an_occupied_port_ends_it_at_once_with_one_line() -> None:
 
             (line,) = front.log.splitlines()
             assert f"cannot listen on 127.0.0.1 port {taken.getsockname()[1]}" in line
+            assert "--port" in line
 
 
 def test_an_address_that_is_not_ours_ends_it_with_one_line() -> None:
