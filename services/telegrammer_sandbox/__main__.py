@@ -46,13 +46,20 @@ def main(host: str, port: int, token: str, username: str) -> None:
     reaches the bot as updates, and what the bot sends appears at once. Nothing leaves
     this machine, and nothing is kept when it stops (SIGTERM, or Ctrl-C).
 
+    \b
+    A gateway whose environment has these three uses it, with a database of its own:
+      TELEGRAMMER_BOT_API_URL=http://127.0.0.1:8081
+      TELEGRAMMER_BOT_TOKEN=123456:sandbox-token-for-this-machine-only
+      TELEGRAMMER_DB=~/.local/state/telegrammer/sandbox.db
+
     Tests and scripts direct it over HTTP under /sandbox/: pydoc telegrammer_sandbox.control
     """
     with stop_on_signals() as stop:
         try:
             server = Server(Bot(token, username), host, port)
         except OSError as error:
-            click.echo(f"cannot listen on {host} port {port}: {error.strerror}", err=True)
+            reason = f"{error.strerror}; --port chooses another"
+            click.echo(f"cannot listen on {host} port {port}: {reason}", err=True)
             sys.exit(1)
         with server:
             click.echo(f"The sandbox is at {server.url}/  (Bot API URL: {server.url})")
@@ -60,4 +67,4 @@ def main(host: str, port: int, token: str, username: str) -> None:
 
 
 if __name__ == "__main__":
-    main(prog_name="telegrammer-sandbox")
+    main(prog_name="telegrammer sandbox")  # as people start it

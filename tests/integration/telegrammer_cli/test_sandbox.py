@@ -12,6 +12,7 @@ def test_help_is_the_sandboxs_own(processes: Processes) -> None:
     status, process = processes.run("telegrammer_cli", "sandbox", "--help")
 
     assert status == 0
+    assert "Usage: telegrammer sandbox" in process.stdout
     assert "--port" in process.stdout
     assert "stand-in" in process.stdout
 
