@@ -46,7 +46,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     yield from _look_at_settings()
     about_database, contents = storage.look(settings.db)
     yield about_database
-    yield from files.examine(settings.db)
+    yield from files.examine(settings.db, settings.bot_token_file)
     yield machine.look_at_disk(settings.db)
     yield machine.look_at_clock(now, contents.components)
     yield machine.look_at_port(settings, contents.components.get("api"), now)

@@ -1,4 +1,7 @@
-"""Who else can reach the database's files? They hold messages, digests, and old backups keys."""
+"""Who else can reach the database's files, and the token's?
+
+The first hold messages, digests, and old backups keys.
+"""
 
 import stat
 from collections.abc import Iterator
@@ -11,10 +14,13 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _WRITABLE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
-def examine(database: Path) -> Iterator[Finding]:
-    """Yield what is wrong with the folder, the database and all that lies beside it."""
+def examine(database: Path, token_file: str) -> Iterator[Finding]:
+    """Yield what is wrong with the folder, the database and all that lies beside it.
+
+    ``token_file`` is looked at too; "" when the token does not come from a file.
+    """
     try:
-        found = [*_folder(database.parent), *_files(database)]
+        found = [*_folder(database.parent), *_files(database), *_token_file(token_file)]
     except OSError as problem:
         yield warning("files", f"cannot look at {database.parent}: {problem.strerror}")
         return
@@ -53,3 +59,9 @@ def _file(path: Path, database: Path) -> Iterator[Finding]:
         yield error("files", f"others can reach {path}: chmod {right} it")
     if database.exists() and status.st_uid != database.stat().st_uid:
         yield warning("files", f"{path} belongs to another user than the database: chown it")
+
+
+def _token_file(path: str) -> Iterator[Finding]:
+    """A warning alone, and none about the group: secrets are mounted so in containers."""
+    if path and Path(path).stat().st_mode & stat.S_IROTH:
+        yield warning("files", f"everybody on this machine can read {path}: chmod 600 it")

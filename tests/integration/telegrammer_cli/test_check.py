@@ -299,6 +299,21 @@ def test_an_open_folder_is_told(
     assert "chmod 700" in found["files"][0][1]
 
 
+@pytest.mark.parametrize(("mode", "level"), [(0o604, "warning"), (0o640, "ok"), (0o600, "ok")])
+def test_a_token_file_that_everybody_can_read_is_a_warning(
+    check: Check, db: Path, tmp_path: Path, mode: int, level: str
+) -> None:
+    make(db)
+    file = tmp_path / "bot-token"
+    file.write_text(TOKEN)
+    file.chmod(mode)
+
+    status, found = check(TELEGRAMMER_BOT_TOKEN="", TELEGRAMMER_BOT_TOKEN_FILE=str(file))
+    assert status == 0
+    assert levels(found)["files"] == [level]
+    assert level == "ok" or f"{file}: chmod 600" in found["files"][0][1]
+
+
 def test_a_link_in_a_lock_files_place_is_an_error(check: Check, db: Path) -> None:
     make(db)
     db.with_name(f"{db.name}.poller.lock").symlink_to("elsewhere")
