@@ -14,7 +14,7 @@ from telegrammer_cli.output import complain, give_up_standard_output
 
 _HELP: Final = """The operator's command of Telegrammer, a gateway around one Telegram bot.
 
-Every command works beside the running daemons. `telegrammer COMMAND --help` tells more.
+Every command works beside the running processes. `telegrammer COMMAND --help` tells more.
 """
 
 _EPILOG: Final = """\b
@@ -80,7 +80,7 @@ def main() -> NoReturn:
         complain(f"Error: {error}")
         sys.exit(error.status)
     except StorageUnavailable as error:
-        complain(f"Error: {error} ({_ADVICE.get(error.reason, 'see the log of the daemons')})")
+        complain(f"Error: {error} ({_ADVICE.get(error.reason, 'see the logs of the processes')})")
         sys.exit(1)
     except OSError as error:  # a full disk behind standard output; a closed pipe is click's
         give_up_standard_output()

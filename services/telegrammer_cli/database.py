@@ -55,7 +55,7 @@ def skip_update(settings: Settings, update_id: int) -> None:
     """Let the poller pass over the malformed update ID, and over no other.
 
     `telegrammer status` names the one that holds it back. Its bytes are kept. The poller
-    may be running or not; one that is healthy is delivered all the same.
+    may be running or not; an update that is not malformed is delivered all the same.
     """
     with open_existing(settings.db) as database:
         if not Inbox(database).request_skip(update_id, int(time.time())):

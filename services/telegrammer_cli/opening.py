@@ -14,7 +14,7 @@ def open_existing(path: Path) -> Database:
     """
     if not exists(path) or (path.is_file() and inspect(path) is Layout.EMPTY):
         raise Failure(
-            f"there is no database at {path}: the daemons and `telegrammer add-key` make one;"
+            f"there is no database at {path}: the processes and `telegrammer add-key` make one;"
             " give another with --db"
         )
     return open_database(path)

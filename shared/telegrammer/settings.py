@@ -209,16 +209,18 @@ class Settings:
     )
     callback_timeout: float = _setting("10s", _duration(_LONGEST_EXCHANGE), "callback: in total")
     callback_attempts: int = _setting("8", _count(1, 1000), "attempts for each delivery")
-    callback_lifetime: float = _setting("24h", _duration(30 * _DAY), "how long a delivery retries")
+    callback_lifetime: float = _setting(
+        "24h", _duration(30 * _DAY), "how long a delivery is tried again"
+    )
     max_jobs: int = _setting(
-        "100000", _count(1, 10_000_000), "pending, active and dead jobs together"
+        "100000", _count(1, 10_000_000), "deliveries that may wait, run or be dead, together"
     )
     max_subscriptions_per_key: int = _setting(
         "100", _count(1, 100_000), "subscriptions for each key"
     )
     max_subscriptions: int = _setting("1000", _count(1, 100_000), "subscriptions in all")
     dead_retention: float = _setting(
-        "7d", _duration(3650 * _DAY), "dead jobs are purged after this"
+        "7d", _duration(3650 * _DAY), "dead deliveries are purged after this"
     )
     log_format: str = _setting("text", _choice("text", "json"), "text (key=value) or json")
     log_level: str = _setting(

@@ -31,7 +31,7 @@ def migrate(path: Path, now: float) -> Path | None:
         return None
     if layout is not Layout.LEGACY:
         raise IncompatibleDatabase(
-            f"{path} is empty: the daemons will set it up, nothing to migrate"
+            f"{path} is empty: the processes will set it up, nothing to migrate"
         )
     stamp = datetime.datetime.fromtimestamp(now, datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
     saved = path.with_name(f"{path.name}.backup-{stamp}")
