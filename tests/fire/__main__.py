@@ -7,6 +7,7 @@ peers, races) and ``soak`` (``SOAK_MINUTES``, 30), by default ``campaign,tests``
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ _HURRIED = 1e-5  # seconds: the switch interval of every second round
 
 def main() -> int:
     """Burn; return the exit status."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and take everything down
     parts = os.environ.get("FIRE_PARTS", "campaign,tests").split(",")
     minutes = float(os.environ.get("FIRE_MINUTES", "60"))
     is_good = True

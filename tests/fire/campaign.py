@@ -66,7 +66,7 @@ class Campaign:
             self._burn(world, plan)
             result = Ledger(world).compare()
             if world.diary.violations:
-                world.diary.violation(f"what the processes wrote is kept in {_keep_logs(world)}")
+                world.diary.violation(f"what the processes wrote is kept in {keep_logs(world)}")
             took = time.monotonic() - began
             return Report(self.seed, plan, result, world.diary.counts, world.diary.violations, took)
 
@@ -155,7 +155,8 @@ def _live_jobs(world: World) -> int:
         return int(count.fetchone()[0])
 
 
-def _keep_logs(world: World) -> Path:
+def keep_logs(world: World) -> Path:
+    """Write what the processes have written, with the times when it was read, into a folder."""
     folder = Path(tempfile.mkdtemp(prefix="fire-logs-"))
     for service in world.stack.services.values():
         text = "\n".join(f"{line.at:.3f} {line.life} {line.text}" for line in service.lines)

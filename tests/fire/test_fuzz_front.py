@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import json
-import time
+import re
 from collections.abc import Iterator
 
 import psutil
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fire.bytes_of import mutated
 from fire.effort import tries
-from support.raw_http import RawClient, Response, request
+from support.raw_http import RawClient, request
 from support.running_api import RunningApi
 from telegrammer_api.bodies import SendBody, SubscribeBody
 from telegrammer_api.errors import ApiError, Code
@@ -27,7 +27,7 @@ MEMORY = 48 * 1024 * 1024
 _KEY = b"KEY"  # stands for the caller's key, which only the running API knows
 
 _STATUSES = {
-    200, 204, 400, 401, 404, 405, 408, 409, 413, 414, 415, 417, 422, 429, 431, 501,
+    100, 200, 204, 400, 401, 404, 405, 408, 409, 413, 414, 415, 417, 422, 429, 431, 501,
 }  # fmt: skip
 
 _CODES = {code.name for code in Code} | {
@@ -78,31 +78,30 @@ def steady(api: RunningApi) -> Iterator[RunningApi]:
     assert all(after[pid] - before[pid] < MEMORY for pid in before), (before, after)
 
 
-def shoot(api: RunningApi, pieces: list[bytes], *, half_close: bool) -> list[Response]:
-    """Send the pieces on one connection; return all the answers until it is closed."""
-    answers = []
-    began = time.monotonic()
+def shoot(api: RunningApi, pieces: list[bytes], *, half_close: bool) -> bytes:
+    """Send the pieces on one connection; return all that comes until it is closed."""
     with RawClient(api.address, patience=PATIENCE) as client:
         with contextlib.suppress(ConnectionError):
             for piece in pieces:
                 client.send(piece.replace(_KEY, api.key.encode()))
             if half_close:
                 client.half_close()
-        with contextlib.suppress(EOFError):
-            while time.monotonic() - began < PATIENCE:
-                answers.append(client.read_response(to_head=pieces[0].startswith(b"HEAD ")))
-    assert time.monotonic() - began < PATIENCE, "it hangs"
+        answers = client.read_to_end()
+        assert client.age < PATIENCE, "it hangs"
     return answers
 
 
-def check(answers: list[Response]) -> None:
-    for answer in answers:
-        if answer.status == 100 or b'"components"' in answer.body:
-            continue
-        assert answer.status in _STATUSES, answer
-        assert answer.headers["cache-control"] == "no-store"
-        if answer.status >= 400 and answer.body:
-            assert answer.code in _CODES, answer
+def check(answers: bytes) -> None:
+    """Check each answer, as far as can be told: which ones had no body, nobody knows any more."""
+    statuses = [int(status) for status in re.findall(rb"HTTP/\d\.\d (\d{3}) ", answers)]
+    if b'"components"' in answers:  # a health report
+        statuses = [status for status in statuses if status != 503]
+    assert answers == b"" or answers.startswith(b"HTTP/")
+    assert set(statuses) <= _STATUSES, answers
+    assert answers.lower().count(b"\r\ncache-control: no-store\r\n") >= len(
+        statuses
+    ) - statuses.count(100)
+    assert {code.decode() for code in re.findall(rb'"code":"(\w+)"', answers)} <= _CODES
 
 
 def cut_up(data: bytes, shares: list[float]) -> list[bytes]:

@@ -12,6 +12,7 @@ from fire.diary import Excuse
 from fire.telegram_faults import SEND_FAULTS, send_fault
 from fire.world import CHATS, World
 from support.secrets import MARK
+from telegrammer_sandbox.faults import Fault
 
 LONGEST_ANSWER: Final = 25.0
 """Seconds: a look-up and an operation that each wait for the lock, and a send."""
@@ -19,6 +20,9 @@ LONGEST_ANSWER: Final = 25.0
 _STORAGE: Final = frozenset({(503, "AUTH_UNAVAILABLE"), (503, "STORAGE_UNAVAILABLE")})
 _GOODBYE: Final = 2.0
 """Seconds: a connection that Telegram has dropped may not be known to be gone for so long."""
+
+_STRAY: Final = 15.0
+"""Seconds: so long may a call whose caller is gone still come and meet another one's fault."""
 
 _MOST_SUBSCRIPTIONS: Final = 12
 
@@ -139,26 +143,38 @@ class Caller:
         text = f"{MARK}-sent-{self._name}-{self._count}"
         send = Send(text, self._rng.choice(CHATS), time.time())
         self._world.book.sends.append(send)
-        told: set[Outcome] = {(200, "")}
-        fault = None
-        if self._rng.random() < 0.3:
-            send.fault = self._rng.choice(sorted(SEND_FAULTS))
-            fault = send_fault(send.fault)
-            self._world.telegram.set_fault(fault)
+        fault = self._set_fault(send)
         answer = self._call("POST", "/send", {"chat_id": send.chat_id, "text": text}, None)
         send.ended = time.time()
-        if fault is not None and not self._world.telegram.remove_fault(fault):
-            told = set(SEND_FAULTS[send.fault].told)
+        met = fault is not None and not self._world.telegram.remove_fault(fault)
         if send.fault == "held":
             self._world.telegram.release()
         if answer is None:
+            self._world.unanswered_at = send.ended
             return
         send.status, send.code = answer[0], _code(*answer)
-        if send.began - self._world.dropped_at < _GOODBYE:
-            told.add((502, "UPSTREAM_UNAVAILABLE"))
+        self._check("POST /send " + send.fault, answer, self._told(send, met=met), send.began)
         if send.fault == "dropped":
             self._world.dropped_at = send.ended
-        self._check("POST /send " + send.fault, answer, told, send.began)
+
+    def _set_fault(self, send: Send) -> Fault | None:
+        if self._rng.random() > 0.3:
+            return None
+        send.fault = self._rng.choice(sorted(SEND_FAULTS))
+        fault = send_fault(send.fault)
+        self._world.telegram.set_fault(fault)
+        return fault
+
+    def _told(self, send: Send, *, met: bool) -> set[Outcome]:
+        """Return what the caller may be told; ``met`` says that a call has met the fault."""
+        if send.began - self._world.unanswered_at < _STRAY:
+            return set().union(*(kind.told for kind in SEND_FAULTS.values()))
+        told = set(SEND_FAULTS[send.fault].told) if met else {(200, "")}
+        if send.began - self._world.dropped_at < _GOODBYE:
+            told.add((502, "UPSTREAM_UNAVAILABLE"))
+        if self._world.diary.was(Excuse.SLOW, send.began, send.ended):
+            told |= {(502, "UPSTREAM_UNAVAILABLE"), (504, "UPSTREAM_TIMEOUT")}
+        return told
 
     # -- how it asks -------------------------------------------------------------------
 
@@ -207,7 +223,8 @@ class Caller:
         if outcome in _STORAGE and self._world.diary.was(Excuse.STORAGE, began - 1, time.time()):
             self._world.diary.count("API 503 without storage")
             return
-        self._world.diary.violation(f"{what}: {outcome}, not one of {sorted(allowed)}")
+        span = f"{began:.3f} to {time.time():.3f}"
+        self._world.diary.violation(f"{what}: {outcome}, not one of {sorted(allowed)}, {span}")
 
 
 def _code(status: int, body: bytes) -> str:

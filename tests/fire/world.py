@@ -127,6 +127,8 @@ class World:
     """The keys' texts by name."""
     dropped_at: float = 0.0
     """When Telegram last closed a connection without a word."""
+    unanswered_at: float = 0.0
+    """When a send last remained without an answer."""
     sending: threading.Lock = field(default_factory=threading.Lock)
     to_skip: list[int] = field(default_factory=list)
     """Malformed updates that an operator has not got past yet."""
@@ -153,9 +155,11 @@ class World:
         self.diary.count("clock jumps")
 
     def revive_poller(self) -> None:
-        """Restart a poller that was refused, as its log tells the operator to do."""
+        """Restart a poller that was refused, or told to wait for hours, as an operator would."""
         poller = self.stack.services["poller"]
-        if poller.wanted and poller.events_of_this_life("polling_stopped"):
+        waits = poller.events_of_this_life("poll_failed")[-1:]
+        is_told_to_wait = any("reason=rate_limited" in text for text in waits)
+        if poller.wanted and (poller.events_of_this_life("polling_stopped") or is_told_to_wait):
             self.stack.stop("poller")
             self.stack.again("poller")
 
