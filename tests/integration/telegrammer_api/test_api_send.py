@@ -3,10 +3,13 @@
 import json
 import threading
 import time
+from urllib.parse import urlsplit
 
+import psutil
 import pytest
 
 from support.builders import NOW, private
+from support.front import until
 from support.raw_http import Response, request
 from support.running_api import RunningApi, outcome
 
@@ -224,11 +227,21 @@ def test_a_send_after_a_failure_has_a_connection_again(api: RunningApi) -> None:
 
 
 def test_a_connection_that_telegram_dropped_while_idle_costs_nothing(api: RunningApi) -> None:
+    """One that it drops while the next request leaves does cost it: nobody can know."""
+    port = urlsplit(api.sandbox.url).port
+
+    def dropped() -> set[int]:
+        """Return the API's ends of connections that the sandbox has closed."""
+        ends = [end for end in psutil.net_connections("tcp4") if end.status == "CLOSE_WAIT"]
+        return {end.laddr[1] for end in ends if end.raddr[1:] == (port,)}
+
     api.sandbox.say(CHAT, "hi")
     for _ in range(4):
         api.sandbox.fault("sendMessage", drop=True)
+        before = dropped()
 
         assert send(api).status == 200
+        assert until(lambda before=before: bool(dropped() - before))  # type: ignore[misc]
 
 
 def test_a_token_in_telegrams_words_is_not_passed_on(api: RunningApi) -> None:
