@@ -30,7 +30,10 @@ class Code(Enum):
 
     INVALID_REQUEST = 400, "the body broke off or its chunks are malformed: send it again"
     UNAUTHORIZED = 401, "send one header, `Authorization: Bearer KEY`, with a valid API key"
-    NOT_FOUND = 404, "there is nothing at this path: spell it as documented, without a slash at its end"
+    NOT_FOUND = (
+        404,
+        "there is nothing at this path: spell it as documented, without a slash at its end",
+    )
     USERNAME_NOT_FOUND = (
         404,
         "this username is not known: it must write to the bot in a private chat first,"
