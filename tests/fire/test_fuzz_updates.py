@@ -20,7 +20,7 @@ from telegrammer.model import MalformedUpdate
 from telegrammer.settings import Secret
 from telegrammer.telegram.client import BotApi
 from telegrammer.telegram.parsing import parse_envelope, parse_updates
-from telegrammer_poller.loop import Limits, Poller
+from telegrammer_poller.loop import Poller, Rules
 
 _SAMPLES = Path(__file__).parents[1] / "samples" / "updates"
 ANSWERS = (
@@ -65,7 +65,7 @@ class Bench:
             BotApi(door, sandbox.url, Secret(TOKEN)),
             gateway.inbox,
             Heartbeat(gateway.database, "poller", clock),
-            Limits(1, 100_000),
+            Rules(1, 100_000),
             database=gateway.path,
             clock=clock,
             spread=random.Random(1).random,

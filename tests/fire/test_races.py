@@ -22,10 +22,11 @@ from support.raw_http import request
 from telegrammer.heartbeat import Heartbeat, beating
 from telegrammer.model import State
 from telegrammer.process import Stop
-from telegrammer.store.connection import Database, Pool
+from telegrammer.store.connection import Database
 from telegrammer.store.keys import Keys
 from telegrammer.store.queue import Counts, Queue
 from telegrammer.store.subscriptions import Subscriptions
+from telegrammer_api.pool import Pool
 
 THREADS = 8
 ROUNDS = 10 * TIMES
@@ -72,7 +73,7 @@ def at_once(act: Callable[[int], object]) -> list[object]:
 
 def test_equal_registrations_at_once_are_one_subscription(gateway: Gateway) -> None:
     owner, _ = gateway.key()
-    pool = Pool(gateway.path)
+    pool = Pool(lambda: Database(gateway.path))
 
     def register(chat: int, _number: int) -> int | None:
         with pool.borrow() as database:
@@ -132,7 +133,7 @@ def test_ingestion_delivery_and_deletion_at_once_leave_the_books_right(gateway: 
 def test_a_pool_lends_each_connection_to_one_thread_and_keeps_no_more_than_were_needed(
     gateway: Gateway,
 ) -> None:
-    pool = Pool(gateway.path)
+    pool = Pool(lambda: Database(gateway.path))
     lent: set[int] = set()
     lock = threading.Lock()
 
