@@ -15,13 +15,14 @@ from telegrammer.model import State
 from telegrammer.options import run_daemon
 from telegrammer.settings import Settings
 from telegrammer.store.components import Components
-from telegrammer.store.connection import Database, Pool
+from telegrammer.store.connection import Database
 from telegrammer.store.layout import open_database
 from telegrammer.store.subscriptions import Limits
 from telegrammer_api import server
 from telegrammer_api.app import create_app
 from telegrammer_api.front import Application
-from telegrammer_api.sender import Sender
+from telegrammer_api.pool import Pool
+from telegrammer_api.sending import MessageSender
 
 COMPONENT = "api"
 
@@ -60,8 +61,8 @@ def application(settings: Settings, master: int) -> Iterator[Application]:
     """Yield the application for one worker; all workers beat in the master's row."""
     clock = SystemClock()
     with contextlib.ExitStack() as held:
-        pool = held.enter_context(contextlib.closing(Pool(settings.db)))
-        sender = held.enter_context(contextlib.closing(Sender(settings)))
+        pool = held.enter_context(contextlib.closing(Pool(lambda: Database(settings.db))))
+        sender = held.enter_context(contextlib.closing(MessageSender(settings)))
         heartbeat = Heartbeat(
             held.enter_context(Database(settings.db)), COMPONENT, clock, pid=master
         )

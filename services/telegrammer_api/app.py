@@ -6,11 +6,12 @@ import falcon
 
 from telegrammer.clock import Clock
 from telegrammer.logs import Log
-from telegrammer.store.connection import Pool
+from telegrammer.store.connection import Database
 from telegrammer.store.subscriptions import Limits
 from telegrammer_api.errors import ApiError, Code, translated
 from telegrammer_api.front import REQUEST_ID
 from telegrammer_api.gate import Gate, Request
+from telegrammer_api.pool import Pool
 from telegrammer_api.resources.health import HealthReport
 from telegrammer_api.resources.send import Send, SendMessage
 from telegrammer_api.resources.subscriptions import OneSubscription, Subscribe, SubscriptionList
@@ -36,7 +37,7 @@ class _NoStore:
 
 
 def create_app(
-    pool: Pool, send_message: SendMessage, limits: Limits, max_jobs: int, clock: Clock
+    pool: Pool[Database], send_message: SendMessage, limits: Limits, max_jobs: int, clock: Clock
 ) -> App:
     """Return the WSGI application. ``max_jobs`` is the queue's limit, for ``/health``."""
     app = _App(

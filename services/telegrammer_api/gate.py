@@ -11,10 +11,11 @@ from typing import Final
 import falcon
 
 from telegrammer.errors import StorageUnavailable
-from telegrammer.store.connection import Pool
+from telegrammer.store.connection import Database
 from telegrammer.store.keys import Keys
 from telegrammer_api.errors import ApiError, Code, invalid
 from telegrammer_api.front import AUTHORIZATIONS, ROUTE
+from telegrammer_api.pool import Pool
 
 BODY_LIMIT: Final = 65536
 
@@ -40,7 +41,7 @@ class Request(falcon.Request):
 class Gate:
     """The middleware that refuses."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool[Database]) -> None:
         self._pool = pool
 
     def process_request(self, req: Request, resp: falcon.Response) -> None:
@@ -57,6 +58,8 @@ class Gate:
         req.env[ROUTE] = req.uri_template
         _check_method(req.method, resource)
         req.owner_id = self._owner(req)
+        if (_declared_length(req) or 0) > BODY_LIMIT:
+            raise ApiError(Code.PAYLOAD_TOO_LARGE)
         if req.method == "POST":
             req.body = _read_body(req)
             _check_media_type(req)
@@ -82,9 +85,7 @@ def _check_method(method: str, resource: object) -> None:
 
 
 def _read_body(req: Request) -> bytes:
-    declared = _declared_length(req.env.get("CONTENT_LENGTH", ""))
-    if declared is not None and declared > BODY_LIMIT:
-        raise ApiError(Code.PAYLOAD_TOO_LARGE)
+    declared = _declared_length(req)
     stream = req.env["wsgi.input"]
     body = bytearray()
     while chunk := stream.read(min(_CHUNK, BODY_LIMIT + 1 - len(body))):
@@ -96,7 +97,8 @@ def _read_body(req: Request) -> bytes:
     return bytes(body)
 
 
-def _declared_length(text: str) -> int | None:
+def _declared_length(req: Request) -> int | None:
+    text = req.env.get("CONTENT_LENGTH", "")
     return int(text) if text else None
 
 

@@ -36,7 +36,7 @@ from gunicorn.workers.base import Worker
 from telegrammer.errors import ExitError
 from telegrammer.logs import Log
 from telegrammer_api import pages
-from telegrammer_api.door import Door
+from telegrammer_api.accepting import Acceptance
 from telegrammer_api.exchange import (
     RECEIVE,
     Call,
@@ -125,7 +125,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
         self._listener: socket.socket = self.sockets[0]
         self._server = self._listener.getsockname()
         self._listening = True
-        self._door = Door(limits.threads, self._capacity)
+        self._acceptance = Acceptance(limits.threads, self._capacity)
         self._epoll = select.epoll()
         self._epoll.register(self.PIPE[0], select.EPOLLIN)
         self._epoll.register(self._listener, _READ)
@@ -175,7 +175,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
             if descriptor == self.PIPE[0]:
                 os.read(descriptor, 65536)
             elif self._listening and descriptor == self._listener.fileno():
-                self._door.knock(self._load(), time.monotonic())
+                self._acceptance.knock(self._load(), time.monotonic())
             elif connection := self._connections.get(descriptor):
                 self._attend(connection, self._be_ready)
         while self._answered:
@@ -187,7 +187,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
 
     def _patience(self) -> float:
         """Return the seconds until the next deadline."""
-        soonest = min(self._door.next_due, *(room.next_late for room in self._rooms))
+        soonest = min(self._acceptance.next_due, *(room.next_late for room in self._rooms))
         return max(soonest - time.monotonic(), 0.0)
 
     def _attend(self, connection: Connection, step: Callable[[Connection], None]) -> None:
@@ -232,7 +232,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
 
     def _accept_due(self) -> None:
         """Accept the connections that are due, if any, and listen again."""
-        if batch := self._door.due(self._load(), time.monotonic()):
+        if batch := self._acceptance.due(self._load(), time.monotonic()):
             while batch and self._accept():
                 batch -= 1
             self._epoll.modify(self._listener, _READ)

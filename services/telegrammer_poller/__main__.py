@@ -17,7 +17,7 @@ from telegrammer.store.connection import Database
 from telegrammer.store.inbox import Inbox
 from telegrammer.store.layout import open_database
 from telegrammer.telegram.client import BotApi
-from telegrammer_poller.loop import Limits, Poller
+from telegrammer_poller.loop import Poller, Rules
 
 
 def main() -> None:
@@ -45,7 +45,7 @@ def run(settings: Settings) -> None:
             BotApi(door, settings.bot_api_url, token),
             Inbox(database),
             heartbeat,
-            Limits(settings.poll_timeout, settings.max_jobs),
+            Rules(settings.poll_timeout, settings.max_jobs),
             database=settings.db,
             clock=clock,
             spread=random.random,

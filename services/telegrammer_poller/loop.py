@@ -73,7 +73,7 @@ class Malformed(TelegrammerError):  # noqa: N818
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Rules:
     """``poll_timeout`` in whole seconds; ``max_jobs`` counts pending, active and dead jobs."""
 
     poll_timeout: int
@@ -88,7 +88,7 @@ class Poller:
         api: UpdatesSource,
         inbox: Inbox,
         heartbeat: Heartbeat,
-        limits: Limits,
+        rules: Rules,
         *,
         database: Path,
         clock: Clock,
@@ -97,7 +97,7 @@ class Poller:
         self._api = api
         self._inbox = inbox
         self._heartbeat = heartbeat
-        self._limits = limits
+        self._rules = rules
         self._database = database
         self._clock = clock
         self._spread = spread
@@ -157,14 +157,14 @@ class Poller:
     def _poll(self) -> float:
         offset = self._inbox.cursor() or None
         began = self._clock.monotonic()
-        received = self._api.get_updates(offset, self._batch_size, self._limits.poll_timeout)
+        received = self._api.get_updates(offset, self._batch_size, self._rules.poll_timeout)
         took = self._clock.monotonic() - began
         updates = self._checked(received)
         if updates:
-            done = self._inbox.ingest(updates, self._limits.max_jobs, int(self._clock.now()))
+            done = self._inbox.ingest(updates, self._rules.max_jobs, int(self._clock.now()))
             if done.updates == 0:
                 return self._failed("replayed_updates")
-            self._ingested(done)
+            self._ingested(updates, done)
         self._succeeded()
         return 0.0 if updates else max(0.0, SHORTEST_EMPTY_POLL - took)
 
@@ -188,9 +188,12 @@ class Poller:
         self._log.warning("update_skipped", update_id=update_id, kept=str(kept))
         return Update(update_id)
 
-    def _ingested(self, done: Ingested) -> None:
+    def _ingested(self, updates: Sequence[Update], done: Ingested) -> None:
         if done.jobs:
             notification.touch(self._database)
+        for update in updates:
+            chat = update.message.chat_id if update.message else None
+            self._log.debug("update", update=update.update_id, chat=chat)
         self._log.info("ingested", updates=done.updates, jobs=done.jobs)
         if done.adopted:
             self._log.warning("new_update_ids", advice="Telegram began a new sequence of ids")
@@ -236,7 +239,7 @@ class Poller:
         self._heartbeat.report(State.CAPACITY, "queue_full")
         self._log.warning(
             "queue_full",
-            limit=self._limits.max_jobs,
+            limit=self._rules.max_jobs,
             retry_in=CAPACITY_DELAY,
             advice="see `telegrammer list-failed-deliveries`, or raise TELEGRAMMER_MAX_JOBS",
         )

@@ -9,10 +9,11 @@ import falcon.testing
 
 from support.builders import NOW
 from support.fake_clock import FakeClock
-from telegrammer.store.connection import Pool
+from telegrammer.store.connection import Database
 from telegrammer.store.keys import Keys
 from telegrammer_api.app import App
 from telegrammer_api.front import AUTHORIZATIONS, REQUEST_ID
+from telegrammer_api.pool import Pool
 
 MAX_JOBS = 100
 
@@ -36,7 +37,7 @@ class Api:
     """The application and what stands around it."""
 
     path: Path
-    pool: Pool
+    pool: Pool[Database]
     app: App
     key: str
     telegram: FakeTelegram

@@ -10,15 +10,16 @@ from telegrammer import health
 from telegrammer.clock import Clock
 from telegrammer.model import State
 from telegrammer.store.components import Component, Components
-from telegrammer.store.connection import Pool
+from telegrammer.store.connection import Database
 from telegrammer.store.queue import Queue
 from telegrammer_api.gate import Request
+from telegrammer_api.pool import Pool
 
 
 class HealthReport:
     """``/health``."""
 
-    def __init__(self, pool: Pool, max_jobs: int, clock: Clock) -> None:
+    def __init__(self, pool: Pool[Database], max_jobs: int, clock: Clock) -> None:
         self._pool = pool
         self._max_jobs = max_jobs
         self._clock = clock

@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import falcon
 
-from telegrammer.store.connection import Pool
+from telegrammer.store.connection import Database
 from telegrammer.store.inbox import Inbox
 from telegrammer_api.bodies import SendBody
 from telegrammer_api.errors import ApiError, Code
 from telegrammer_api.gate import Request
+from telegrammer_api.pool import Pool
 
 SendMessage = Callable[[int, str], bytes]
 """Sends a text to a chat; returns the Bot API's envelope, byte for byte. Raises
@@ -18,7 +19,7 @@ SendMessage = Callable[[int, str], bytes]
 class Send:
     """``/send``."""
 
-    def __init__(self, pool: Pool, send_message: SendMessage) -> None:
+    def __init__(self, pool: Pool[Database], send_message: SendMessage) -> None:
         self._pool = pool
         self._send_message = send_message
 

@@ -9,11 +9,12 @@ import msgspec
 
 from telegrammer import notification
 from telegrammer.clock import Clock
-from telegrammer.store.connection import Pool
+from telegrammer.store.connection import Database
 from telegrammer.store.subscriptions import Limits, Subscriptions
 from telegrammer_api.bodies import SubscribeBody
 from telegrammer_api.errors import ApiError, Code
 from telegrammer_api.gate import Request
+from telegrammer_api.pool import Pool
 
 _ID: Final = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 _LARGEST_ID: Final = 2**63 - 1
@@ -22,7 +23,7 @@ _LARGEST_ID: Final = 2**63 - 1
 class Subscribe:
     """``/subscribe``."""
 
-    def __init__(self, pool: Pool, limits: Limits, clock: Clock) -> None:
+    def __init__(self, pool: Pool[Database], limits: Limits, clock: Clock) -> None:
         self._pool = pool
         self._limits = limits
         self._clock = clock
@@ -45,7 +46,7 @@ class Subscribe:
 class SubscriptionList:
     """``/subscriptions``: the caller's own."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool[Database]) -> None:
         self._pool = pool
 
     def on_get(self, req: Request, resp: falcon.Response) -> None:
@@ -58,7 +59,7 @@ class SubscriptionList:
 class OneSubscription:
     """``/subscriptions/{id}``."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool[Database]) -> None:
         self._pool = pool
 
     def on_delete(self, req: Request, resp: falcon.Response, subscription_id: str) -> None:

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,40 +109,6 @@ class Database:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class Pool:
-    """Connections for threads that come and go: each borrows one for an operation."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._idle: list[Database] = []
-        self._lock = threading.Lock()
-
-    @contextlib.contextmanager
-    def borrow(self) -> Iterator[Database]:
-        """Yield a connection. One that failed is closed, not lent again."""
-        with self._lock:
-            database = self._idle.pop() if self._idle else None
-        database = database or Database(self._path)
-        try:
-            yield database
-        except StorageUnavailable:
-            database.close()
-            raise
-        except BaseException:
-            self._give_back(database)
-            raise
-        self._give_back(database)
-
-    def close(self) -> None:
-        with self._lock:
-            while self._idle:
-                self._idle.pop().close()
-
-    def _give_back(self, database: Database) -> None:
-        with self._lock:
-            self._idle.append(database)
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:

@@ -182,6 +182,14 @@ def test_a_declared_length_over_the_limit_is_413_unread(api: Api, length: str) -
     assert outcome(result) == (413, "PAYLOAD_TOO_LARGE")
 
 
+def test_a_body_that_is_not_wanted_is_bounded_too(api: Api) -> None:
+    environ = {"wsgi.input": Unreadable(), "CONTENT_LENGTH": "65537"}
+
+    result = api.call("GET", "/subscriptions", environ=environ)
+
+    assert outcome(result) == (413, "PAYLOAD_TOO_LARGE")
+
+
 def test_a_chunked_body_is_read_to_the_limit_only(api: Api) -> None:
     """The size is refused before the media type is looked at."""
     stream = io.BytesIO(b" " * 200_000)

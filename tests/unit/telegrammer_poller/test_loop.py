@@ -23,7 +23,7 @@ from telegrammer.model import MalformedUpdate, Message, State, Update
 from telegrammer.process import Stop
 from telegrammer.store.components import Component, Components
 from telegrammer.store.connection import Database
-from telegrammer_poller.loop import Limits, Poller
+from telegrammer_poller.loop import Poller, Rules
 
 Answer = Sequence[Update | MalformedUpdate] | TelegrammerError
 
@@ -85,7 +85,7 @@ class Bench:
             self.telegram,
             self.gateway.inbox,
             self.heartbeat,
-            Limits(poll_timeout=30, max_jobs=max_jobs),
+            Rules(poll_timeout=30, max_jobs=max_jobs),
             database=self.path,
             clock=self.clock,
             spread=lambda: 0.0,

@@ -2,22 +2,22 @@
 
 import pytest
 
-from telegrammer_api.door import BUSY_PAUSE, FULL_PAUSE, Door
+from telegrammer_api.accepting import BUSY_PAUSE, FULL_PAUSE, Acceptance
 
 THREADS, CAPACITY = 4, 36
 
 
 @pytest.fixture
-def door() -> Door:
-    return Door(THREADS, CAPACITY)
+def door() -> Acceptance:
+    return Acceptance(THREADS, CAPACITY)
 
 
-def test_nothing_is_due_before_somebody_knocks(door: Door) -> None:
+def test_nothing_is_due_before_somebody_knocks(door: Acceptance) -> None:
     assert door.due(0, 1000.0) == 0
     assert door.next_due == float("inf")
 
 
-def test_a_worker_with_a_free_thread_accepts_one_at_once(door: Door) -> None:
+def test_a_worker_with_a_free_thread_accepts_one_at_once(door: Acceptance) -> None:
     door.knock(THREADS - 1, 10.0)
 
     assert door.due(THREADS - 1, 10.0) == 1
@@ -29,7 +29,7 @@ def test_a_worker_with_a_free_thread_accepts_one_at_once(door: Door) -> None:
     [(THREADS, BUSY_PAUSE), (CAPACITY - 1, BUSY_PAUSE), (CAPACITY, FULL_PAUSE)],
 )
 def test_a_worker_without_one_waits_for_the_others_first(
-    door: Door, load: int, pause: float
+    door: Acceptance, load: int, pause: float
 ) -> None:
     door.knock(load, 10.0)
 
@@ -39,7 +39,7 @@ def test_a_worker_without_one_waits_for_the_others_first(
     assert door.next_due == float("inf")
 
 
-def test_a_thread_that_becomes_free_ends_the_pause(door: Door) -> None:
+def test_a_thread_that_becomes_free_ends_the_pause(door: Acceptance) -> None:
     door.knock(CAPACITY, 10.0)
 
     assert door.due(THREADS - 1, 10.001) == 1

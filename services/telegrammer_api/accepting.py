@@ -17,7 +17,7 @@ _FULL_BATCH: Final = 256
 _NEVER: Final = float("inf")
 
 
-class Door:
+class Acceptance:
     """Decides for one worker. ``load`` is how many requests it has."""
 
     def __init__(self, threads: int, capacity: int) -> None:
