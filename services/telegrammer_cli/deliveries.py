@@ -14,7 +14,8 @@ from telegrammer_cli.commands import command, json_option
 from telegrammer_cli.opening import open_existing
 from telegrammer_cli.output import print_json, print_table, say, utc
 
-_ID: Final = click.IntRange(0, 2**63 - 1)
+_ID: Final = click.IntRange(min=0)
+_IDS: Final = range(2**63)  # what a delivery can have
 
 
 @command("list-failed-deliveries")
@@ -61,7 +62,8 @@ def retry_delivery(settings: Settings, delivery_id: int) -> None:
     It takes its old place in its subscription: before everything that came later.
     """
     with open_existing(settings.db) as database:
-        _require(Queue(database).revive(delivery_id, int(time.time())), delivery_id)
+        known = delivery_id in _IDS and Queue(database).revive(delivery_id, int(time.time()))
+        _require(known, delivery_id)
     notification.touch(settings.db)
 
 
@@ -70,7 +72,8 @@ def retry_delivery(settings: Settings, delivery_id: int) -> None:
 def delete_delivery(settings: Settings, delivery_id: int) -> None:
     """Delete the failed delivery ID for good."""
     with open_existing(settings.db) as database:
-        _require(Queue(database).delete_dead(delivery_id), delivery_id)
+        known = delivery_id in _IDS and Queue(database).delete_dead(delivery_id)
+        _require(known, delivery_id)
     notification.touch(settings.db)
 
 

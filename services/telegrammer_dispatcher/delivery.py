@@ -95,6 +95,7 @@ def _outcome(flight: Flight, answer: Answer, budget: Budget, now: float, spread:
     if judged is Verdict.REFUSED or flight.attempt >= budget.attempts:
         return Outcome(Result.DEAD, answer.reason)
     delay = backoff.callback_delay(flight.attempt, spread)
+    # Due times are whole seconds: rounded up, so that none comes early.
     at = math.ceil(now + max(delay, least_delay(answer.retry_after, now)))
     if at > flight.job.created_at + budget.lifetime:
         return Outcome(Result.DEAD, answer.reason)

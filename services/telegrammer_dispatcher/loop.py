@@ -80,7 +80,7 @@ class Dispatcher:
 
     def run(self, stop: Stop) -> None:
         """Deliver until the stop; then let the running callbacks end, and settle them."""
-        if count := self._queue.recover():
+        if count := self._queue.recover(int(self._clock.now())):
             self._log.info("recovered", jobs=count)
         self._sender.watch(self._watch.fileno())
         self._sender.watch(stop.fileno())

@@ -4,8 +4,6 @@
 began together do not end together.
 """
 
-import math
-
 JITTER = 0.25
 
 
@@ -17,13 +15,12 @@ def poll_delay(failures: int, spread: float) -> float:
     return _doubled(failures, 60) * (1 + JITTER * spread)
 
 
-def callback_delay(attempts: int, spread: float) -> int:
-    """Return whole seconds before a callback's next attempt after ``attempts`` (1 or more).
+def callback_delay(attempts: int, spread: float) -> float:
+    """Return seconds before a callback's next attempt after ``attempts`` (1 or more).
 
-    ``min(300, 2^(attempts-1))`` before jitter, rounded up: due times are stored in
-    whole seconds.
+    ``min(300, 2^(attempts-1))`` before jitter.
     """
-    return math.ceil(_doubled(attempts, 300) * (1 + JITTER * spread))
+    return _doubled(attempts, 300) * (1 + JITTER * spread)
 
 
 def _doubled(count: int, most: int) -> int:

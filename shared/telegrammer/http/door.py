@@ -36,7 +36,7 @@ _FOREIGN: Final = (
 )
 
 _HEADERS: Final = {
-    "User-Agent": f"telegrammer/{telegrammer.__version__}",
+    "User-Agent": f"Telegrammer/{telegrammer.__version__}",
     "Accept-Encoding": "identity",
 }
 

@@ -121,9 +121,18 @@ class Queue:
             yield Turn(tx)
             remove_retired(tx)
 
-    def recover(self) -> int:
-        """Put back what was in flight when the last dispatcher ended; return how many."""
+    def recover(self, now: int) -> int:
+        """Put back what was in flight when the last dispatcher ended; return how many.
+
+        A job from the future was made before the clock was set back: its retry must not
+        wait until the clock has caught up.
+        """
         with self._database.write() as tx:
+            tx.execute(
+                "UPDATE deliveries SET next_attempt_at = ?"
+                " WHERE state = 'PENDING' AND next_attempt_at > ? AND created_at > ?",
+                (now, now, now),
+            )
             return tx.execute(
                 "UPDATE deliveries SET state = 'PENDING' WHERE state = 'IN_FLIGHT'"
             ).rowcount

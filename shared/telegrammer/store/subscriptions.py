@@ -92,6 +92,8 @@ def follow_migration(tx: sqlite3.Connection, old_chat: int, new_chat: int) -> in
     An owner's equal one on the new chat stays; the old one is then removed once its
     jobs are done.
     """
+    if old_chat == new_chat:
+        return 0
     moved = tx.execute(
         "UPDATE OR IGNORE subscriptions SET chat_id = ? WHERE chat_id = ?", (new_chat, old_chat)
     ).rowcount

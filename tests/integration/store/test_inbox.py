@@ -170,6 +170,17 @@ def test_subscriptions_follow_a_group_to_its_supergroup(
     assert [row[1] for row in gateway.jobs()] == [1, 2]
 
 
+def test_a_group_that_becomes_itself_keeps_its_subscriptions(gateway: Gateway) -> None:
+    owner, _ = gateway.key()
+    gateway.subscribe(owner, "http://a/", chat=-5)
+
+    gateway.ingest(Update(1, Message(-5, "{}", migrated_to=-5)))
+
+    with gateway.queue.turn() as turn:
+        turn.delivered(1)
+    assert len(gateway.subscriptions.of_owner(owner)) == 1
+
+
 def test_an_equal_subscription_on_the_new_chat_wins_and_the_old_one_ends_with_its_jobs(
     gateway: Gateway,
 ) -> None:

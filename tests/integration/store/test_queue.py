@@ -61,9 +61,23 @@ def test_recovery_puts_back_what_was_in_flight_and_keeps_its_attempts(
         turn.claim(1)
     assert gateway.queue.counts() == Counts(pending=0, in_flight=1, dead=0)
 
-    assert gateway.queue.recover() == 1
+    assert gateway.queue.recover(NOW) == 1
 
     assert [(row[3], row[4]) for row in gateway.jobs()] == [("PENDING", 1)]
+
+
+def test_recovery_lets_no_retry_wait_for_a_clock_that_was_set_back(
+    gateway: Gateway, lane: int
+) -> None:
+    gateway.ingest(message(1))
+    with gateway.queue.turn() as turn:
+        turn.claim(1)
+        turn.retry(1, NOW + 60, "timeout")
+
+    gateway.queue.recover(NOW + 10)
+    assert gateway.queue.lanes()[0].due_at == NOW + 60
+    gateway.queue.recover(NOW - 86400)
+    assert gateway.queue.lanes()[0].due_at == NOW - 86400
 
 
 def test_lanes_are_due_when_their_head_is(gateway: Gateway, lane: int) -> None:

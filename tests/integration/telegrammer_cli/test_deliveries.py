@@ -95,9 +95,9 @@ def test_delete_removes_it_for_good(run: Run, dead: Gateway) -> None:
 
 
 @pytest.mark.parametrize("command", ["retry-delivery", "delete-delivery"])
-@pytest.mark.parametrize("delivery", [0, 2, 3, 2**63 - 1])
+@pytest.mark.parametrize("delivery", [0, 2, 3, 2**63 - 1, 2**63, "9" * 100])
 def test_what_has_not_failed_is_left_alone(
-    run: Run, dead: Gateway, command: str, delivery: int
+    run: Run, dead: Gateway, command: str, delivery: int | str
 ) -> None:
     before = dead.jobs()
 
@@ -105,7 +105,7 @@ def test_what_has_not_failed_is_left_alone(
     assert dead.jobs() == before
 
 
-@pytest.mark.parametrize("delivery", ["x", "", "1.0", "-1", 2**63, "9" * 5000])
+@pytest.mark.parametrize("delivery", ["x", "", "1.0", "-1", "9" * 5000])
 def test_what_is_no_id_is_wrong_usage(run: Run, dead: Gateway, delivery: object) -> None:
     ended = run("retry-delivery", delivery)
 

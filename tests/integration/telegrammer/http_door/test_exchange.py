@@ -42,7 +42,7 @@ def test_a_request_goes_out_as_given_and_the_response_comes_back_whole(door: Doo
         "Content-Length: 7",
         "Content-Type: text/x",
         f"Host: 127.0.0.1:{peer.port}",
-        "User-Agent: telegrammer/1.0.0",
+        "User-Agent: Telegrammer/1.0.0",
     ]
     assert body == b'{"a":1}'
     assert (answer.status, answer.body) == (418, b"teapot")
