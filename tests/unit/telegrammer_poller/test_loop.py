@@ -157,6 +157,17 @@ def test_a_batch_touches_the_notification_file_only_when_it_made_jobs(bound: Ben
     assert notify.exists()
 
 
+def test_debug_lines_name_the_chat_of_each_update(
+    bound: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "telegrammer")
+
+    bound.turns([message(7, chat=-42), Update(8)])
+
+    named = [r.__dict__["fields"] for r in caplog.records if r.getMessage() == "update"]
+    assert named == [{"update": 7, "chat": -42}, {"update": 8, "chat": None}]
+
+
 def test_failures_back_off_to_a_minute_and_a_good_batch_ends_that(bound: Bench) -> None:
     delays = bound.turns(*[TimedOut("timeout")] * 8)
 
