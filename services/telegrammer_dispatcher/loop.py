@@ -80,14 +80,23 @@ class Dispatcher:
 
     def run(self, stop: Stop) -> None:
         """Deliver until the stop; then let the running callbacks end, and settle them."""
-        if count := self._queue.recover(int(self._clock.now())):
-            self._log.info("recovered", jobs=count)
+        self._recover()
         self._sender.watch(self._watch.fileno())
         self._sender.watch(stop.fileno())
         while not stop.is_set():
             self.turn(self._timeout())
         self._sender.unwatch(stop.fileno())
         self._finish()
+
+    def _recover(self) -> None:
+        """Take over what the last dispatcher left, on the clock of now."""
+        if count := self._queue.recover():
+            self._log.info("recovered", jobs=count)
+        now, seen_at = self._clock.now(), self._queue.clock_seen_at()
+        if seen_at is not None and now <= seen_at - JUMP:
+            self._clock_moved(now - seen_at)
+        else:
+            self._queue.see_clock(int(now))
 
     def turn(self, timeout: float) -> None:
         """Wait up to ``timeout`` seconds for something to do, and do it."""
@@ -145,6 +154,7 @@ class Dispatcher:
         if now >= self._next_beat:
             self._next_beat = now + PERIOD
             self._heartbeat.beat()
+            self._queue.see_clock(int(self._clock.now()))
         if now >= self._next_purge:
             self._next_purge = now + PURGE_PERIOD
             self._purge()
@@ -162,14 +172,15 @@ class Dispatcher:
 
     def _notice_clock_jump(self, now: float) -> None:
         moved = self._clock.now() - now - self._offset
-        if moved <= -JUMP:
-            # Due times were written on the old clock: waiting must not grow by the jump.
-            self._queue.advance_retries(math.ceil(-moved))
+        if abs(moved) >= JUMP:
+            self._clock_moved(moved)
         self._offset += moved  # small moves too: a clock that is slewed never jumps
-        if abs(moved) < JUMP:
-            return
+
+    def _clock_moved(self, seconds: float) -> None:
+        # Due times were written on the old clock: waiting must not grow by the jump.
+        self._queue.see_clock(int(self._clock.now()), set_back=max(0, math.ceil(-seconds)))
         self._is_stale = True
-        self._log.warning("clock_jumped", seconds=round(moved, 1))
+        self._log.warning("clock_jumped", seconds=round(seconds, 1))
 
     def _purge(self) -> None:
         died_before = int(self._clock.now() - self._rules.dead_retention)

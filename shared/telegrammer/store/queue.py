@@ -121,18 +121,9 @@ class Queue:
             yield Turn(tx)
             remove_retired(tx)
 
-    def recover(self, now: int) -> int:
-        """Put back what was in flight when the last dispatcher ended; return how many.
-
-        A job from the future was made before the clock was set back: its retry must not
-        wait until the clock has caught up.
-        """
+    def recover(self) -> int:
+        """Put back what was in flight when the last dispatcher ended; return how many."""
         with self._database.write() as tx:
-            tx.execute(
-                "UPDATE deliveries SET next_attempt_at = ?"
-                " WHERE state = 'PENDING' AND next_attempt_at > ? AND created_at > ?",
-                (now, now, now),
-            )
             return tx.execute(
                 "UPDATE deliveries SET state = 'PENDING' WHERE state = 'IN_FLIGHT'"
             ).rowcount
@@ -150,14 +141,22 @@ class Queue:
             ).fetchall()
         return [Lane(*row) for row in rows]
 
-    def advance_retries(self, seconds: int) -> None:
-        """Make retries due earlier, by the seconds that the wall clock was set back."""
+    def clock_seen_at(self) -> int | None:
+        """Return what the wall clock showed when a dispatcher last noted it."""
+        with self._database.read() as tx:
+            row: tuple[int] | None = tx.execute("SELECT seen_at FROM clock").fetchone()
+        return row[0] if row else None
+
+    def see_clock(self, now: int, set_back: int = 0) -> None:
+        """Note the wall clock; make retries due earlier by the seconds that it was set back."""
         with self._database.write() as tx:
-            tx.execute(
-                "UPDATE deliveries SET next_attempt_at = next_attempt_at - ?"
-                " WHERE state = 'PENDING' AND attempt_count > 0",
-                (seconds,),
-            )
+            tx.execute("INSERT OR REPLACE INTO clock VALUES (1, ?)", (now,))
+            if set_back:
+                tx.execute(
+                    "UPDATE deliveries SET next_attempt_at = next_attempt_at - ?"
+                    " WHERE state = 'PENDING' AND attempt_count > 0",
+                    (set_back,),
+                )
 
     def bot_id(self) -> int | None:
         """Return the bot that the database is bound to."""

@@ -38,6 +38,13 @@ CREATE TABLE ingestion (
     last_update_at INTEGER NOT NULL
 );
 --
+-- What the wall clock showed when a dispatcher last looked: tells the next one whether it
+-- was set back meanwhile.
+CREATE TABLE clock (
+    singleton INTEGER PRIMARY KEY CHECK(singleton = 1),
+    seen_at INTEGER NOT NULL
+);
+--
 -- Malformed updates that an operator lets the poller pass over.
 CREATE TABLE skips (
     update_id INTEGER PRIMARY KEY,

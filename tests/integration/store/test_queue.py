@@ -61,23 +61,18 @@ def test_recovery_puts_back_what_was_in_flight_and_keeps_its_attempts(
         turn.claim(1)
     assert gateway.queue.counts() == Counts(pending=0, in_flight=1, dead=0)
 
-    assert gateway.queue.recover(NOW) == 1
+    assert gateway.queue.recover() == 1
 
     assert [(row[3], row[4]) for row in gateway.jobs()] == [("PENDING", 1)]
 
 
-def test_recovery_lets_no_retry_wait_for_a_clock_that_was_set_back(
-    gateway: Gateway, lane: int
-) -> None:
-    gateway.ingest(message(1))
-    with gateway.queue.turn() as turn:
-        turn.claim(1)
-        turn.retry(1, NOW + 60, "timeout")
+def test_the_clock_that_was_seen_last_is_known(gateway: Gateway) -> None:
+    assert gateway.queue.clock_seen_at() is None
 
-    gateway.queue.recover(NOW + 10)
-    assert gateway.queue.lanes()[0].due_at == NOW + 60
-    gateway.queue.recover(NOW - 86400)
-    assert gateway.queue.lanes()[0].due_at == NOW - 86400
+    gateway.queue.see_clock(NOW)
+    gateway.queue.see_clock(NOW - 5)
+
+    assert gateway.queue.clock_seen_at() == NOW - 5
 
 
 def test_lanes_are_due_when_their_head_is(gateway: Gateway, lane: int) -> None:
@@ -146,7 +141,7 @@ def test_a_clock_set_back_shortens_only_the_waits_for_a_retry(gateway: Gateway, 
         turn.claim(1)
         turn.retry(1, NOW + 60, "timeout")
 
-    gateway.queue.advance_retries(50)
+    gateway.queue.see_clock(NOW, set_back=50)
 
     with gateway.database.read() as tx:
         rows = tx.execute("SELECT next_attempt_at FROM deliveries ORDER BY id").fetchall()

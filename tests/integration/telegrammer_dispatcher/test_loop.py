@@ -62,15 +62,26 @@ class Bench:
         self.database = Database(path)
         self.heartbeat = Heartbeat(self.database, "dispatcher", self.clock)
         self.watch = watch
-        self.dispatcher = Dispatcher(
+        self.dispatcher = self.new_dispatcher()
+
+    def new_dispatcher(self) -> Dispatcher:
+        return Dispatcher(
             self.database,
             self.sender,
-            watch,
+            self.watch,
             self.heartbeat,
             Rules(Budget(attempts=3, lifetime=86400), dead_retention=7 * 86400),
             self.clock,
             lambda: 0.0,
         )
+
+    def start_again(self) -> None:
+        """Let another dispatcher take over, which begins and ends without a delivery."""
+        self.dispatcher = self.new_dispatcher()
+        with Stop() as stop:
+            stop.set()
+            self.dispatcher.run(stop)
+        self.dispatcher = self.new_dispatcher()
 
     def subscribe(self, count: int = 1) -> list[int]:
         owner, _ = self.gateway.key()
@@ -210,6 +221,38 @@ def test_a_clock_set_back_does_not_stop_deliveries(bench: Bench) -> None:
     assert bench.turn(2) == [1]
     bench.answer(1, 200)
     assert bench.turn(0.1) == [2]
+
+
+@pytest.mark.parametrize("ahead", [90, 43200], ids=["by 90 s", "by half a day"])
+def test_a_clock_set_back_while_no_dispatcher_runs_does_not_hold_back_retries(
+    bench: Bench, ahead: int
+) -> None:
+    """As a machine starts whose clock was wrong until it asked the network."""
+    bench.subscribe()
+    bench.gateway.ingest(message(1))
+    bench.clock.jump(ahead)
+    bench.start_again()
+    bench.turn()
+    bench.answer(1, 500)
+    bench.turn()
+
+    bench.clock.jump(-ahead)
+    bench.start_again()
+
+    assert bench.turn(5) == [1]
+
+
+def test_a_start_on_a_clock_that_was_not_set_back_keeps_a_retry_after(bench: Bench) -> None:
+    bench.subscribe()
+    bench.gateway.ingest(message(1))
+    bench.turn()
+    bench.answer(1, 503, retry_after="3600")
+    bench.turn()
+
+    bench.start_again()
+
+    assert bench.turn(3590) == []
+    assert bench.turn(20) == [1]
 
 
 def test_a_clock_set_forward_makes_retries_due(bench: Bench) -> None:
