@@ -6,7 +6,7 @@ from typing import Final
 from hypothesis import HealthCheck, settings
 
 IS_LONG: Final = "FIRE_MINUTES" in os.environ
-TIMES: Final = 40 if IS_LONG else 1
+TIMES: Final = 60 if IS_LONG else 1
 """By how much more is tried than in `make test`."""
 
 

@@ -113,6 +113,38 @@ class KillApiWorker(Hazard):
         world.diary.end(Excuse.API_GONE)
 
 
+class ApiWorkersChange(Hazard):
+    """SIGTTIN or SIGTTOU to the API's master, and the other one later, or SIGHUP twice."""
+
+    resources = ("process",)
+    _OPPOSITE: ClassVar = {
+        signal.SIGTTIN: signal.SIGTTOU,
+        signal.SIGTTOU: signal.SIGTTIN,
+        signal.SIGHUP: signal.SIGHUP,
+    }
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__(rng)
+        self._signal = rng.choice(sorted(self._OPPOSITE))
+        self.detail = self._signal.name
+
+    def start(self, world: World) -> None:
+        # A kept connection ends with its worker, perhaps just when it is used again.
+        world.diary.begin(Excuse.API_GONE)
+        world.diary.count("api workers changed")
+        self._send(world, self._signal)
+
+    def heal(self, world: World) -> None:
+        self._send(world, self._OPPOSITE[self._signal])
+        world.diary.end(Excuse.API_GONE)
+
+    def _send(self, world: World, number: signal.Signals) -> None:
+        api = world.stack.services["api"]
+        # Before its first worker stands a signal would end the master, as any process.
+        if api.popen is not None and api.is_running and api.events_of_this_life("worker_started"):
+            api.popen.send_signal(number)
+
+
 class FullDisk(Hazard):
     """A file takes all that is left of the file system."""
 
@@ -355,6 +387,7 @@ ALL: Final[tuple[type[Hazard], ...]] = (
     Pause,
     Pause,
     KillApiWorker,
+    ApiWorkersChange,
     FullDisk,
     NoMoreWrites,
     ReadOnlyAtStart,

@@ -1,6 +1,6 @@
 """So many slow peers as a process of their own, which shares no time with the honest caller.
 
-``python -m fire.slow_peers PORT NUMBER DRIP`` reads from standard input what each sends at
+``slow_peers.py PORT NUMBER DRIP`` reads from standard input what each sends at
 first, and a line's end; then it drips DRIP, says "ready" once all are connected, and makes
 each anew that was cut, until its input ends.
 """

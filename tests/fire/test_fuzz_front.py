@@ -109,7 +109,7 @@ def cut_up(data: bytes, shares: list[float]) -> list[bytes]:
     return [data[begin:end] for begin, end in itertools.pairwise(places)]
 
 
-@tries(600)
+@tries(400)
 @given(data=mutated(REQUESTS), shares=st.lists(st.floats(0, 1), max_size=3))
 def test_requests_that_are_nearly_good(
     steady: RunningApi, data: bytes, shares: list[float]
@@ -152,7 +152,7 @@ def parsed(
     return None
 
 
-@tries(1500)
+@tries(500)
 @given(body=mutated(BODIES) | st.binary(max_size=60))
 def test_bodies_are_good_by_the_contract_or_refused(body: bytes) -> None:
     for kind in (SendBody, SubscribeBody):

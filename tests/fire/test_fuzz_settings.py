@@ -23,7 +23,7 @@ _VALUES = mutated(_GOOD, most=3).map(lambda data: os.fsdecode(data.replace(b"\0"
 _VARIABLES = [setting.variable for setting in SETTINGS if setting.name != "bot_token_file"]
 
 
-@tries(1500)
+@tries(500)
 @given(environment=st.dictionaries(st.sampled_from(_VARIABLES), _VALUES, max_size=4))
 def test_settings_are_loaded_or_refused_in_one_line(environment: dict[str, str]) -> None:
     found = outcome(environment)

@@ -31,7 +31,7 @@ ANSWERS = (
 )
 
 
-@tries(1500)
+@tries(500)
 @given(body=mutated(ANSWERS, most=5) | st.binary(max_size=40))
 def test_an_answer_is_parsed_or_refused_and_payloads_are_its_own_text(body: bytes) -> None:
     envelope = parse_envelope(body)

@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -62,7 +63,8 @@ BODY_WITH_KEY = Attack(
 
 @contextlib.contextmanager
 def under(api: RunningApi, attack: Attack, number: int) -> Iterator[None]:
-    command = [sys.executable, "-m", "fire.slow_peers", str(api.address[1]), str(number)]
+    script = str(Path(__file__).with_name("slow_peers.py"))
+    command = [sys.executable, script, str(api.address[1]), str(number)]
     with subprocess.Popen(
         [*command, attack.drip], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as slow:
