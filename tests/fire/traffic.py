@@ -173,7 +173,7 @@ class Caller:
         if send.began - self._world.dropped_at < _GOODBYE:
             told.add((502, "UPSTREAM_UNAVAILABLE"))
         if self._world.diary.was(Excuse.SLOW, send.began, send.ended):
-            told |= {(502, "UPSTREAM_UNAVAILABLE"), (504, "UPSTREAM_TIMEOUT")}
+            told |= {(200, ""), (502, "UPSTREAM_UNAVAILABLE"), (504, "UPSTREAM_TIMEOUT")}
         return told
 
     # -- how it asks -------------------------------------------------------------------
