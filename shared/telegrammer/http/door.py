@@ -33,6 +33,7 @@ _FOREIGN: Final = (
     http.client.HTTPException,
     SOCKSError,
     urllib3.exceptions.HTTPError,
+    ValueError,  # http.client reads a chunk of a negative size
 )
 
 _HEADERS: Final = {

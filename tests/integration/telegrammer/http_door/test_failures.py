@@ -37,6 +37,11 @@ PATH = f"/bot{TOKEN}/getUpdates"
             BrokenResponse,
             "connection_closed",
         ),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nabc",
+            BrokenResponse,
+            "bad_response",
+        ),
         (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", BrokenResponse, "bad_response"),
         (b"HTTP/1.1 abc OK\r\n\r\n", BrokenResponse, "bad_response"),
         (b"HTTP/2.0 200 OK\r\n\r\n", BrokenResponse, "bad_response"),
