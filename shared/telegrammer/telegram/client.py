@@ -20,6 +20,7 @@ from telegrammer.telegram import parsing, slices
 _CONNECT: Final = 5.0
 _ANSWER: Final = 10.0  # seconds for an answer, beyond what a long poll waits by itself
 _MIB: Final = 1024 * 1024
+_BOT_IDS: Final = range(1, 2**63)  # what a database can hold
 _SECONDS: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
@@ -40,10 +41,10 @@ class BotApi:
 
     def get_me(self, total_timeout: float = _ANSWER) -> int:
         """Return the bot's own id. ``PollingRefused`` means a wrong token."""
-        me = self._poll_object("getMe", total_timeout)
-        if type(me.get("id")) is not int:
+        bot_id = self._poll_object("getMe", total_timeout).get("id")
+        if type(bot_id) is not int or bot_id not in _BOT_IDS:
             raise UpstreamFailed(200)
-        return int(me["id"])
+        return bot_id
 
     def get_webhook_url(self, total_timeout: float = _ANSWER) -> str:
         """Return the URL of the standing webhook, empty when there is none."""

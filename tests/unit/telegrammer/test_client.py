@@ -191,7 +191,16 @@ def test_a_200_that_is_no_success_is_a_failure(call: Call, body: str) -> None:
     assert (type(error), error.code) == (UpstreamFailed, 200)
 
 
-@pytest.mark.parametrize("member", ['"id":true,"url":null', '"id":1.0,"url":7', '"x":1'])
+@pytest.mark.parametrize(
+    "member",
+    [
+        '"id":true,"url":null',
+        '"id":1.0,"url":7',
+        '"id":-1,"url":[]',
+        '"id":9223372036854775808,"url":{}',
+        '"x":1',
+    ],
+)
 @pytest.mark.parametrize("call", [get_me, get_webhook_url])
 def test_an_object_without_what_was_asked_for_is_a_failure(call: Call, member: str) -> None:
     assert type(refusal(call, response(200, f'{{"ok":true,"result":{{{member}}}}}'))) is (
