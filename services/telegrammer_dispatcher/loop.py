@@ -81,7 +81,10 @@ class Dispatcher:
     def run(self, stop: Stop) -> None:
         """Deliver until the stop; then let the running callbacks end, and settle them."""
         self._recover()
-        self._sender.watch(self._watch.fileno())
+        if (notified := self._watch.fileno()) is not None:
+            self._sender.watch(notified)
+        else:
+            self._log.warning("not_notified", advice="raise fs.inotify.max_user_instances")
         self._sender.watch(stop.fileno())
         while not stop.is_set():
             self.turn(self._timeout())

@@ -38,25 +38,38 @@ class Watch:
 
     def __init__(self, database: Path) -> None:
         self._database = database
-        self._inotify = INotify()
+        self._inotify = _open_inotify()
         self._is_watching = False
         self._begin()
 
-    def fileno(self) -> int:
-        return int(self._inotify.fileno())
+    def fileno(self) -> int | None:
+        """Return the descriptor to wait for; None when the system has no watch left for us."""
+        return None if self._inotify is None else int(self._inotify.fileno())
 
     def drain(self) -> None:
         """Forget the touches so far, and watch the file anew when it was replaced."""
+        if self._inotify is None:
+            return
         for event in self._inotify.read(timeout=0):
             self._is_watching = self._is_watching and not event.mask & _GONE
         if not self._is_watching:
             self._begin()
 
     def close(self) -> None:
-        self._inotify.close()
+        if self._inotify is not None:
+            self._inotify.close()
 
     def _begin(self) -> None:
         touch(self._database)
+        if self._inotify is None:
+            return
         with contextlib.suppress(OSError):
             self._inotify.add_watch(path_of(self._database), _WATCHED)
             self._is_watching = True
+
+
+def _open_inotify() -> INotify | None:
+    try:
+        return INotify()
+    except OSError:  # fs.inotify.max_user_instances, which all of a user's programs share
+        return None

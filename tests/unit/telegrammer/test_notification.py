@@ -1,5 +1,6 @@
 """The file that wakes the dispatcher."""
 
+import errno
 import os
 import select
 import stat
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from inotify_simple import INotify
 
 from telegrammer import notification
 from telegrammer.notification import Watch
@@ -26,7 +28,9 @@ def watch(database: Path) -> Iterator[Watch]:
 
 def is_woken(watch: Watch) -> bool:
     """Tell whether the watch is readable, and make it wait again."""
-    readable = bool(select.select([watch], [], [], 0)[0])
+    descriptor = watch.fileno()
+    assert descriptor is not None
+    readable = bool(select.select([descriptor], [], [], 0)[0])
     watch.drain()
     return readable
 
@@ -71,3 +75,20 @@ def test_a_link_is_not_followed_and_no_folder_is_no_error(database: Path) -> Non
     notification.touch(database.parent / "missing" / "t.db")
 
     assert not target.exists()
+
+
+def test_without_a_watch_left_nothing_wakes_and_touching_still_works(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's programs share a small number of them; the dispatcher then looks by itself."""
+
+    def used_up() -> INotify:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(notification, "INotify", used_up)
+    watch = Watch(database)
+
+    assert watch.fileno() is None
+    assert database.with_name("t.db.notify").exists()
+    watch.drain()
+    watch.close()
