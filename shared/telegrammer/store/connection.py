@@ -59,6 +59,7 @@ class Database:
                 self._connection.execute("PRAGMA synchronous = NORMAL")
                 self._connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
                 self._connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
+            self._file = _identity(path)
         except StorageUnavailable:
             self._connection.close()
             raise
@@ -70,6 +71,7 @@ class Database:
         IMMEDIATE: a transaction that reads first and writes later fails at once when
         another wrote between, whatever the busy timeout.
         """
+        self._require_same_file()
         with translated_errors():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -82,6 +84,7 @@ class Database:
     @contextlib.contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
         """Yield a transaction in which all reads see one state of the database."""
+        self._require_same_file()
         with translated_errors():
             self._connection.execute("BEGIN")
             try:
@@ -95,8 +98,21 @@ class Database:
             row: tuple[int] = self._connection.execute("PRAGMA data_version").fetchone()
         return row[0]
 
+    def wait_for_locks(self, seconds: float) -> None:
+        """Give up a transaction after so long instead of the usual busy timeout."""
+        with translated_errors():
+            self._connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+
     def close(self) -> None:
         self._connection.close()
+
+    def _require_same_file(self) -> None:
+        """Raise ``StorageUnavailable`` when the path no longer leads to the open file.
+
+        SQLite would go on in a file without a name, and lose at the end what it took.
+        """
+        if _identity(self.path) != self._file:
+            raise StorageUnavailable("replaced")
 
     def _roll_back(self) -> None:
         # SQLite itself has rolled back after some errors, a full disk among them.
@@ -109,6 +125,15 @@ class Database:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """Return what tells the path's file from every other. Raises ``StorageUnavailable``."""
+    try:
+        status = path.stat()
+    except OSError:
+        raise StorageUnavailable("replaced") from None
+    return status.st_dev, status.st_ino
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
