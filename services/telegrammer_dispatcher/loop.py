@@ -31,7 +31,8 @@ REFRESH_SHARE: Final = 0.1  # of the time, at most, goes into reading the lanes
 PURGE_PERIOD: Final = 60.0  # seconds
 STORAGE_DELAY: Final = 1.0  # seconds before a transaction that failed is tried again
 JUMP: Final = 2.0  # seconds by which the wall clock must move against the other to count
-STOP_BUDGET: Final = 48.0  # seconds to let running callbacks end and write their outcomes
+STOP_BUDGET: Final = 47.0  # seconds to let running callbacks end and write their outcomes
+STOP_BUSY_TIMEOUT: Final = 0.5  # seconds for each lock meanwhile; a turn may need two
 
 
 _parsed = functools.lru_cache(maxsize=1024)(CallbackUrl.parse)
@@ -124,6 +125,7 @@ class Dispatcher:
     def _finish(self) -> None:
         self._is_stopping = True
         self._log.info("stopping", running=self._sender.running)
+        self._database.wait_for_locks(STOP_BUSY_TIMEOUT)
         end = self._clock.monotonic() + STOP_BUDGET
         while (self._sender.running or self._ended) and self._clock.monotonic() < end:
             self.turn(min(self._timeout(), LOOK))

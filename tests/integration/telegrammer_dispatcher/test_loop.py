@@ -1,7 +1,8 @@
 """The dispatcher's turns, with the clock and the receivers in the test's hands."""
 
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from telegrammer.store.components import Components
 from telegrammer.store.connection import Database
 from telegrammer.store.queue import Counts
 from telegrammer_dispatcher.delivery import Budget, Flight
-from telegrammer_dispatcher.loop import Dispatcher, Rules
+from telegrammer_dispatcher.loop import STOP_BUDGET, Dispatcher, Rules
 
 
 class FakeSender(Sender[Flight]):
@@ -333,6 +334,30 @@ def test_a_stop_lets_running_callbacks_end_and_writes_their_outcome(bench: Bench
         bench.dispatcher.run(stop)
 
     assert bench.states() == [(2, "PENDING", 0)]
+
+
+def test_a_stop_does_not_wait_long_for_a_lock(bench: Bench) -> None:
+    """50 s are promised, and the last turn may begin when nearly all of them are over."""
+    bench.subscribe()
+    bench.gateway.ingest(message(1))
+    bench.turn()
+
+    with Stop() as stop, ExitStack() as lock:
+
+        class Late(FakeSender):
+            def wait(self, seconds: float) -> tuple[list[tuple[Flight, Answer]], set[int]]:
+                lock.enter_context(bench.gateway.database.write())
+                self.answer(1, Answer(200))
+                bench.clock.pass_time(STOP_BUDGET)
+                return super().wait(seconds)
+
+        bench.sender.__class__ = Late
+        stop.set()
+        began = time.monotonic()
+        bench.dispatcher.run(stop)
+        took = time.monotonic() - began
+
+    assert took < 4
 
 
 def test_what_is_out_of_budget_is_buried_and_the_next_goes_on(bench: Bench) -> None:
