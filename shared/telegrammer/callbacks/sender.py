@@ -6,7 +6,9 @@ own, ends every exchange at its total time whatever the receiver does, and sends
 request target byte for byte.
 """
 
+import resource
 import select
+import threading
 import time
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -15,12 +17,16 @@ import pycurl
 
 from telegrammer import __version__
 from telegrammer.callbacks.outcome import Answer
+from telegrammer.errors import ConfigurationError
 from telegrammer.tls import ca_file
 
 RESPONSE_LIMIT: Final = 64 * 1024  # bytes, decompressed
 USER_AGENT: Final = f"Telegrammer/{__version__}"
 
 _IDLE_CONNECTIONS: Final = 256  # kept open, to as many receivers
+_SLOT_FILES: Final = 2  # a connection, and a lookup or a second address on trial
+_OTHER_FILES: Final = 32  # of the process: database, logs and the like
+_CLOSE_PATIENCE: Final = 0.5  # seconds
 
 _ERRORS: Final = {
     pycurl.E_OPERATION_TIMEDOUT: "timeout",
@@ -126,14 +132,18 @@ class Sender(Generic[K]):
     """A fixed number of POSTs at once; ``K`` names a POST for the caller."""
 
     def __init__(self, slots: int, connect_timeout: float, timeout: float) -> None:
-        """``connect_timeout`` and ``timeout`` (in total) are in seconds."""
+        """``connect_timeout`` and ``timeout`` (in total) are in seconds.
+
+        Raises ``ConfigurationError`` when this process may not open enough files.
+        """
+        idle = _idle_connections(slots)
         self._epoll = select.epoll()
         self._extra: set[int] = set()
         self._timer: float | None = None
         self._free: list[_Slot[K]] = [_Slot(connect_timeout, timeout) for _ in range(slots)]
         self._slot_of: dict[pycurl.Curl, _Slot[K]] = {s.handle: s for s in self._free}
         self._multi = pycurl.CurlMulti()
-        self._multi.setopt(pycurl.M_MAXCONNECTS, _IDLE_CONNECTIONS)
+        self._multi.setopt(pycurl.M_MAXCONNECTS, idle)
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._watch_socket)
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._set_timer)
 
@@ -186,7 +196,11 @@ class Sender(Generic[K]):
             if slot.key is not None:
                 self._multi.remove_handle(slot.handle)
             slot.handle.close()
-        self._multi.close()
+        # libcurl waits for the lookups of names, which nothing can interrupt: those that
+        # hang are left behind, and end with the process.
+        closing = threading.Thread(target=self._multi.close, name="dns", daemon=True)
+        closing.start()
+        closing.join(_CLOSE_PATIENCE)
         self._epoll.close()
 
     def _ended(self) -> list[tuple[K, Answer]]:
@@ -224,6 +238,21 @@ class Sender(Generic[K]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _idle_connections(slots: int) -> int:
+    """Return how many connections can be kept without taking a slot's descriptors from it.
+
+    A receiver would pay for a missing one with its attempts.
+    """
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = slots * _SLOT_FILES + _OTHER_FILES
+    if files <= needed:
+        raise ConfigurationError(
+            f"TELEGRAMMER_CALLBACK_WORKERS: {slots} callbacks at once need more than {needed}"
+            f" open files, and this process may have {files}: raise that limit (ulimit -n)"
+        )
+    return min(_IDLE_CONNECTIONS, files - needed)
 
 
 def _curl_events(events: int) -> int:

@@ -2,10 +2,12 @@
 
 import gzip
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pycurl
 import pytest
 
 from support.doors import dead_address
@@ -225,3 +227,25 @@ def test_a_watched_descriptor_ends_the_wait(receiver: Receiver) -> None:
 
         sender.unwatch(left.fileno())
         assert sender.wait(0) == ([], set())
+
+
+def test_a_lookup_that_hangs_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """libcurl waits for the threads that look names up; a resolver may take minutes."""
+    answered = threading.Event()
+
+    class Hanging(pycurl.CurlMulti):
+        def close(self) -> None:
+            answered.wait(10)
+            super().close()
+
+    monkeypatch.setattr(pycurl, "CurlMulti", Hanging)
+    sender = Sender[int](1, 1.0, 1.0)
+    began = time.monotonic()
+    sender.close()
+    took = time.monotonic() - began
+    answered.set()
+    for thread in threading.enumerate():
+        if thread.name == "dns":
+            thread.join(10)
+
+    assert took < 5
