@@ -55,10 +55,12 @@ def _text(value: str) -> str:
 
 
 def _path(value: str) -> Path:
+    """Return the absolute path; of a link to a file that file's, whose locks must count."""
     try:
-        return Path(os.path.abspath(Path(value).expanduser()))
+        path = Path(os.path.abspath(Path(value).expanduser()))
     except RuntimeError:
         raise ValueError("no such home folder: give a path without ~") from None
+    return Path(os.path.realpath(path)) if path.is_symlink() and path.exists() else path
 
 
 def _host(value: str) -> str:
