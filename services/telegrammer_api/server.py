@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,6 +34,7 @@ from gunicorn.arbiter import Arbiter  # noqa: E402
 from gunicorn.config import Config  # noqa: E402
 from gunicorn.errors import HaltServer  # noqa: E402
 
+from telegrammer import logs  # noqa: E402
 from telegrammer.errors import Failure  # noqa: E402
 from telegrammer.logs import Log  # noqa: E402
 from telegrammer_api.front import OpenApplication  # noqa: E402
@@ -97,7 +97,7 @@ def serve(open_application: OpenApplication, listener: socket.socket, limits: Li
         status = ended.code
     if os.getpid() != master:
         # A worker's end: what the caller opened before the fork is the master's to close.
-        sys.stderr.flush()
+        logs.finish()
         os._exit(status if isinstance(status, int) else 0)
     if status:
         raise Failure("the API stopped: a worker could not start")

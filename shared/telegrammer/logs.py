@@ -7,11 +7,12 @@ once more before it is written.
 
 import json
 import logging
+import os
 import re
 import sys
 import time
 import traceback
-from typing import Final
+from typing import Final, TextIO, cast
 
 Field = str | int | float | bool | None
 
@@ -88,6 +89,22 @@ def set_up(component: str, log_format: str, level: str, secrets: list[str]) -> N
     logging.raiseExceptions = False
     # No line shows them, and they are asked for at each.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+
+
+def finish() -> None:
+    """Let go of what standard error could not take, a full disk being behind it.
+
+    The interpreter would try once more at its end, and end with 120 whatever the status.
+    """
+    stream = cast("TextIO | None", sys.stderr)  # started with it closed, Python has none
+    if stream is None:
+        return
+    try:
+        stream.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 class _Formatter(logging.Formatter):

@@ -47,7 +47,9 @@ def run_daemon(name: str, summary: str, main: Callable[[settings.Settings], None
     @setting_options
     @click.version_option(__version__, prog_name=name)
     def command(**values: str | None) -> None:
-        sys.exit(_run(name.removeprefix("telegrammer-"), values, main))
+        status = _run(name.removeprefix("telegrammer-"), values, main)
+        logs.finish()
+        sys.exit(status)
 
     command(prog_name=name)
     raise AssertionError("click exits by itself")
