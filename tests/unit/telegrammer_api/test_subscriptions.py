@@ -110,7 +110,9 @@ def test_deleting_wakes_the_dispatcher(api: Api) -> None:
 
 
 def is_readable(watch: notification.Watch) -> bool:
-    return bool(select.select([watch], [], [], 0)[0])
+    descriptor = watch.fileno()
+    assert descriptor is not None
+    return bool(select.select([descriptor], [], [], 0)[0])
 
 
 def test_a_foreign_subscription_is_not_there(api: Api) -> None:
