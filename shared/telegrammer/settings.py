@@ -60,7 +60,9 @@ def _path(value: str) -> Path:
         path = Path(os.path.abspath(Path(value).expanduser()))
     except RuntimeError:
         raise ValueError("no such home folder: give a path without ~") from None
-    return Path(os.path.realpath(path)) if path.is_symlink() and path.exists() else path
+    # Path's own questions raise where a folder on the way is closed.
+    is_link = os.path.islink(path) and os.path.exists(path)
+    return Path(os.path.realpath(path)) if is_link else path
 
 
 def _host(value: str) -> str:
