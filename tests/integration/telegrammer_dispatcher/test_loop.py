@@ -286,6 +286,21 @@ def test_what_was_decided_counts_only_once_it_is_written(bench: Bench) -> None:
     assert bench.states() == [(2, "IN_FLIGHT", 1)]
 
 
+def test_a_turn_waits_for_a_lock_once_whatever_is_due_in_it(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each wait may take the busy timeout, and a stop is only heard between two turns."""
+    bench.turn(0)
+    bench.subscribe(1)
+    bench.gateway.ingest(message(1))
+    with bench.database.read() as tx:
+        tx.execute("PRAGMA busy_timeout = 0")
+    with bench.gateway.database.write():
+        bench.turn(60)
+
+    assert [record.getMessage() for record in caplog.records] == ["storage_unavailable"]
+
+
 def test_dead_letters_are_purged_at_the_start_and_every_minute(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
