@@ -6,6 +6,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -93,16 +94,25 @@ class Campaign:
     def _follow(self, world: World, plan: list[Step]) -> None:
         """Start and heal by the plan; all is healed at the end."""
         began = time.monotonic()
-        todo = sorted(
-            [(step.begins, index, step.hazard.start) for index, step in enumerate(plan)]
-            + [(step.ends, index, step.hazard.heal) for index, step in enumerate(plan)],
-            key=lambda each: each[:2],
-        )
-        for at, _, act in todo:
-            while time.monotonic() - began < at:
+        # Each in a thread: a stop that takes its time must not keep another from healing.
+        with ThreadPoolExecutor(max(1, len(plan)), "hazard") as pool:
+            steps = [pool.submit(_take, step, world, began) for step in plan]
+            while not all(step.done() for step in steps):
                 world.stack.tend()
                 time.sleep(_TICK)
-            act(world)
+        for step in steps:
+            step.result()
+
+
+def _take(step: Step, world: World, began: float) -> None:
+    _sleep_until(began + step.begins)
+    step.hazard.start(world)
+    _sleep_until(began + step.ends)
+    step.hazard.heal(world)
+
+
+def _sleep_until(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.monotonic()))
 
 
 def drain(world: World, callers: list[Caller], seconds: float) -> None:

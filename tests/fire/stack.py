@@ -55,6 +55,8 @@ class Service:
     wanted: bool = False
     start_at: float = 0.0
     popen: "subprocess.Popen[bytes] | None" = None
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    """Whoever starts or ends the process holds it: hazards come from several threads."""
     _reader: threading.Thread | None = None
 
     def start(self) -> None:
@@ -174,55 +176,44 @@ class Stack:
 
     def tend(self) -> None:
         """Start again what ended; note an end that nothing excuses."""
-        now = time.time()
         for service in self.services.values():
-            if not service.wanted or service.is_running:
-                continue
-            if service.start_at == 0.0:
-                self._note_end(service)
-                service.start_at = now + _RESTART_DELAY
-            elif service.start_at <= now:
-                service.start_at = 0.0
-                service.start()
+            if service.lock.acquire(blocking=False):
+                try:
+                    self._tend(service, time.time())
+                finally:
+                    service.lock.release()
 
     def kill(self, name: str) -> None:
         """End it as a crash would: the process alone, its children do not hear of it."""
         service = self.services[name]
-        service.wanted = False
-        self.diary.begin(_GONE[name])
-        if service.popen is not None and service.is_running:
-            service.popen.kill()
-            service.wait(10)
-            self.diary.count(f"{name} killed")
-            if name == "dispatcher":
-                self.diary.dispatcher_ends.append(time.time())
+        with service.lock:
+            service.wanted = False
+            self.diary.begin(_GONE[name])
+            if service.popen is not None and service.is_running:
+                service.popen.kill()
+                service.wait(10)
+                self.diary.count(f"{name} killed")
+                if name == "dispatcher":
+                    self.diary.dispatcher_ends.append(time.time())
 
     def stop(self, name: str) -> None:
         """Ask it to stop; note a stop that takes too long or does not end well."""
         service = self.services[name]
-        service.wanted = False
-        self.diary.begin(_GONE[name])
-        if service.popen is None or not service.is_running:
-            return
-        began = time.time()
-        service.popen.send_signal(signal.SIGTERM)
-        status = service.wait(_STOP_BUDGET)
-        self.diary.count(f"{name} stopped")
-        if status != 0 and not self._excuses_failure(name, began):
-            self.diary.violation(f"{name}: a stop ended with {status}\n{self.tail(name)}")
-        if status is None or service.family():
-            self._note_left(service)
-        if name == "dispatcher" and service.events_of_this_life("outcomes_not_written"):
-            self.diary.dispatcher_ends.append(time.time())
-        service.forget_faketime()
+        with service.lock:
+            service.wanted = False
+            self.diary.begin(_GONE[name])
+            if service.popen is not None and service.is_running:
+                self.diary.count(f"{name} stopped")
+                self._stop(service, service.popen)
 
     def again(self, name: str) -> None:
         """Start what was killed or stopped."""
         service = self.services[name]
-        service.forget_faketime()
-        service.wanted = True
-        service.start_at = time.time()
-        self.diary.end(_GONE[name])
+        with service.lock:
+            service.forget_faketime()
+            service.wanted = True
+            service.start_at = time.time()
+            self.diary.end(_GONE[name])
 
     def close(self) -> None:
         for service in self.services.values():
@@ -230,6 +221,31 @@ class Stack:
 
     def tail(self, name: str, lines: int = 12) -> str:
         return "\n".join(line.text for line in self.services[name].lines[-lines:])
+
+    def _tend(self, service: Service, now: float) -> None:
+        if not service.wanted or service.is_running:
+            return
+        if service.start_at == 0.0:
+            self._note_end(service)
+            service.start_at = now + _RESTART_DELAY
+        elif service.start_at <= now:
+            service.start_at = 0.0
+            service.start()
+
+    def _stop(self, service: Service, popen: "subprocess.Popen[bytes]") -> None:
+        began = time.time()
+        popen.send_signal(signal.SIGTERM)
+        status = service.wait(_STOP_BUDGET)
+        if status is None:
+            self.diary.violation(f"{service.name}: no stop in {_STOP_BUDGET} s")
+        elif status != 0 and not self._excuses_failure(service.name, began):
+            self.diary.violation(f"{service.name}: ended with {status}\n{self.tail(service.name)}")
+        if service.family():
+            self._note_left(service)
+        is_unwritten = service.events_of_this_life("outcomes_not_written")
+        if service.name == "dispatcher" and (is_unwritten or status != 0):
+            self.diary.dispatcher_ends.append(time.time())
+        service.forget_faketime()
 
     def _note_end(self, service: Service) -> None:
         status = service.wait(0)

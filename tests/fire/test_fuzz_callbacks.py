@@ -1,23 +1,24 @@
 """Whatever a receiver answers: a known outcome within the total time, in bounded memory."""
 
-import resource
+import random
 import socket
 import threading
 import time
 from collections.abc import Iterator
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fire.bytes_of import mutated
-from fire.effort import tries
+from fire.bytes_of import JUNK, mutated
+from fire.effort import TIMES, tries
 from support.receiver import Receiver, Reply
 from telegrammer.callbacks.outcome import Answer, least_delay, verdict
 from telegrammer.callbacks.sender import Post, Sender
 
 TIMEOUT = 1.0
-MEMORY = 64 * 1024  # KiB by which this process may grow, with what hypothesis remembers
+MEMORY = 8 * 1024 * 1024  # bytes by which this process may grow
 
 RESPONSES = (
     b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
@@ -57,10 +58,8 @@ class Bench:
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with Receiver() as receiver, Sender[int](1, TIMEOUT, TIMEOUT) as sender:
         yield Bench(receiver, sender)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEMORY
 
 
 @tries(400)
@@ -78,3 +77,20 @@ def test_any_response_has_an_outcome_in_time(bench: Bench, response: bytes) -> N
 @given(value=st.text(max_size=40) | mutated(RESPONSES).map(lambda data: data.decode("latin-1")))
 def test_any_retry_after_is_seconds_or_nothing(value: str) -> None:
     assert 0 <= least_delay(value, 1_790_000_000.0) <= 10**12
+
+
+def test_many_responses_leave_nothing_behind(bench: Bench) -> None:
+    rng = random.Random(1)
+    process = psutil.Process()
+
+    def post(number: int) -> None:
+        for _ in range(number):
+            response = rng.choice(RESPONSES)
+            bench.post(response[: rng.randrange(len(response) + 1)] + rng.choice(JUNK))
+
+    post(300)
+    memory, files = process.memory_info().rss, process.num_fds()
+    post(300 * TIMES)
+
+    assert process.memory_info().rss - memory < MEMORY
+    assert process.num_fds() <= files + 2

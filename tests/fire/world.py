@@ -157,11 +157,13 @@ class World:
     def revive_poller(self) -> None:
         """Restart a poller that was refused, or told to wait for hours, as an operator would."""
         poller = self.stack.services["poller"]
-        waits = poller.events_of_this_life("poll_failed")[-1:]
-        is_told_to_wait = any("reason=rate_limited" in text for text in waits)
-        if poller.wanted and (poller.events_of_this_life("polling_stopped") or is_told_to_wait):
-            self.stack.stop("poller")
-            self.stack.again("poller")
+        with poller.lock:
+            waits = poller.events_of_this_life("poll_failed")[-1:]
+            is_told_to_wait = any("reason=rate_limited" in text for text in waits)
+            is_refused = bool(poller.events_of_this_life("polling_stopped"))
+            if poller.wanted and (is_refused or is_told_to_wait):
+                self.stack.stop("poller")
+                self.stack.again("poller")
 
     def restart_all_around(self, change: Callable[[], None]) -> None:
         for name in self.stack.services:
