@@ -87,10 +87,12 @@ class Dispatcher:
         else:
             self._log.warning("not_notified", advice="raise fs.inotify.max_user_instances")
         self._sender.watch(stop.fileno())
+        began = self._clock.monotonic()
         while not stop.is_set():
+            began = self._clock.monotonic()
             self.turn(self._timeout())
         self._sender.unwatch(stop.fileno())
-        self._finish()
+        self._finish(began + STOP_BUDGET)
 
     def _recover(self) -> None:
         """Take over what the last dispatcher left, on the clock of now."""
@@ -122,11 +124,14 @@ class Dispatcher:
             self._start(flight)
         self._heartbeat.report(State.RUNNING)
 
-    def _finish(self) -> None:
+    def _finish(self, end: float) -> None:
+        """Settle what runs until ``end``, which counts from the turn in which the stop came.
+
+        A lock may have held up that turn for as long as two busy timeouts.
+        """
         self._is_stopping = True
         self._log.info("stopping", running=self._sender.running)
         self._database.wait_for_locks(STOP_BUSY_TIMEOUT)
-        end = self._clock.monotonic() + STOP_BUDGET
         while (self._sender.running or self._ended) and self._clock.monotonic() < end:
             self.turn(min(self._timeout(), LOOK))
         if self._ended:

@@ -375,6 +375,27 @@ def test_a_stop_does_not_wait_long_for_a_lock(bench: Bench) -> None:
     assert took < 4
 
 
+def test_the_time_to_stop_counts_from_the_turn_in_which_the_stop_came(bench: Bench) -> None:
+    """A lock may hold up that turn for a while, and a supervisor counts from its signal."""
+    bench.subscribe()
+    bench.gateway.ingest(message(1))
+    bench.turn()
+    asked_at = bench.clock.monotonic()
+
+    with Stop() as stop:
+
+        class HeldUp(FakeSender):
+            def wait(self, seconds: float) -> tuple[list[tuple[Flight, Answer]], set[int]]:
+                bench.clock.pass_time(1 if stop.is_set() else 10)
+                stop.set()
+                return super().wait(seconds)
+
+        bench.sender.__class__ = HeldUp
+        bench.dispatcher.run(stop)
+
+    assert bench.clock.monotonic() == asked_at + STOP_BUDGET
+
+
 def test_what_is_out_of_budget_is_buried_and_the_next_goes_on(bench: Bench) -> None:
     """As a crash between the last attempt and its outcome leaves it."""
     bench.subscribe()
