@@ -32,7 +32,7 @@ PURGE_PERIOD: Final = 60.0  # seconds
 STORAGE_DELAY: Final = 1.0  # seconds before a transaction that failed is tried again
 JUMP: Final = 2.0  # seconds by which the wall clock must move against the other to count
 STOP_BUDGET: Final = 47.0  # seconds to let running callbacks end and write their outcomes
-STOP_BUSY_TIMEOUT: Final = 0.5  # seconds for each lock meanwhile; a turn may need two
+STOP_BUSY_TIMEOUT: Final = 0.5  # seconds that a turn waits for a lock meanwhile
 
 
 _parsed = functools.lru_cache(maxsize=1024)(CallbackUrl.parse)
@@ -127,7 +127,7 @@ class Dispatcher:
     def _finish(self, end: float) -> None:
         """Settle what runs until ``end``, which counts from the turn in which the stop came.
 
-        A lock may have held up that turn for as long as two busy timeouts.
+        A lock may have held up that turn for a whole busy timeout.
         """
         self._is_stopping = True
         self._log.info("stopping", running=self._sender.running)
