@@ -13,11 +13,11 @@ from typing import Final
 
 from fire.ledger import Ledger, Result
 from fire.plan import Step, draw
+from fire.stack import TICK
 from fire.traffic import Caller, Crowd, People
 from fire.world import CHATS, KEYS, World, new_world, offers
 from support.secrets import MARK
 
-_TICK: Final = 0.05  # seconds between two looks at the plan and the processes
 _START: Final = 20.0  # seconds that a loaded machine may take to start all three
 
 
@@ -99,7 +99,7 @@ class Campaign:
             steps = [pool.submit(_take, step, world, began) for step in plan]
             while not all(step.done() for step in steps):
                 world.stack.tend()
-                time.sleep(_TICK)
+                time.sleep(TICK)
         for step in steps:
             step.result()
 
@@ -127,7 +127,7 @@ def drain(world: World, callers: list[Caller], seconds: float) -> None:
         if time.monotonic() > end:
             world.diary.violation(f"not done after {seconds} s: {_left(world)}")
             return
-        time.sleep(_TICK)
+        time.sleep(TICK)
 
 
 @contextlib.contextmanager
@@ -151,7 +151,7 @@ def wait_for_start(world: World) -> None:
         while not world.stack.services[name].events_of_this_life(sign):
             if time.monotonic() > end:
                 raise AssertionError(f"{name} did not start\n{world.stack.tail(name)}")
-            time.sleep(_TICK)
+            time.sleep(TICK)
 
 
 def _is_done(world: World, callers: list[Caller]) -> bool:

@@ -70,6 +70,12 @@ class Diary:
         finally:
             self.end(*excuses)
 
+    def note_stall(self, begins: float, ends: float) -> None:
+        """Note that the machine had no time for anybody."""
+        self.count("stalls of the machine")
+        with self._lock:
+            self._spans.append(_Span(Excuse.SLOW, begins, ends))
+
     def was(self, excuse: Excuse, since: float, until: float) -> bool:
         """Tell whether the excuse held at any moment from ``since`` to ``until``."""
         with self._lock:

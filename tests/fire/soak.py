@@ -12,6 +12,7 @@ from typing import Final
 
 from fire.campaign import drain, keep_logs, traffic, wait_for_start
 from fire.ledger import Ledger
+from fire.stack import TICK
 from fire.traffic import Caller
 from fire.world import CHATS, KEYS, World, new_world
 
@@ -57,7 +58,7 @@ def _run(world: World, seconds: float) -> list[Sample]:
     wait_for_start(world)
     rng = random.Random(1)
     callers = [Caller(world, random.Random(rng.random()), name) for name in KEYS]
-    samples = []
+    samples: list[Sample] = []
     with contextlib.ExitStack() as held:
         for caller in callers:
             held.callback(caller.close)
@@ -65,11 +66,12 @@ def _run(world: World, seconds: float) -> list[Sample]:
             world.say(chat_id, "hello")
             callers[0].subscribe_to(chat_id)
         with traffic(world, callers, rng, RATE):
-            end = time.monotonic() + seconds
-            while time.monotonic() < end:
+            began = time.monotonic()
+            while (now := time.monotonic()) < began + seconds:
                 world.stack.tend()
-                samples.append(_sample(world))
-                time.sleep(_PERIOD)
+                if now >= began + len(samples) * _PERIOD:
+                    samples.append(_sample(world))
+                time.sleep(TICK)
         drain(world, callers, 60.0)
     for name in world.stack.services:
         world.stack.stop(name)

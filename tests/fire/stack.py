@@ -23,6 +23,8 @@ _PRELOAD: Final = Path(__file__).parent / "preload"
 _PATH: Final = os.pathsep.join(
     str(path) for path in (_PRELOAD, REPOSITORY / "shared", REPOSITORY / "services")
 )
+TICK: Final = 0.05  # seconds between two looks at the processes
+_STALL: Final = 1.0  # seconds without a tick: the machine is overloaded, not the gateway
 _RESTART_DELAY: Final = 0.3  # seconds, as `make run` would wait a second
 _STOP_BUDGET: Final = 50.0  # seconds that a stop may take, by contract
 
@@ -166,7 +168,7 @@ class Stack:
             name: Service(name, [*python, f"telegrammer_{name}"], env, folder)
             for name in ("api", "poller", "dispatcher")
         }
-        self._stopping = False
+        self._tended_at = 0.0
 
     def start(self, *names: str) -> None:
         for name in names or self.services:
@@ -175,7 +177,11 @@ class Stack:
             service.start()
 
     def tend(self) -> None:
-        """Start again what ended; note an end that nothing excuses."""
+        """Start again what ended; note an end that nothing excuses. Call it every ``TICK``."""
+        now = time.time()
+        if self._tended_at and now - self._tended_at > _STALL:
+            self.diary.note_stall(self._tended_at, now)
+        self._tended_at = now
         for service in self.services.values():
             if service.lock.acquire(blocking=False):
                 try:
