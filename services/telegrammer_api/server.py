@@ -43,6 +43,9 @@ from telegrammer_api.worker import LONGEST_LINE, FrontWorker  # noqa: E402
 log: Final = Log("api")
 
 _BACKLOG: Final = 1024
+# gunicorn looks for life in the times of a file for each worker. In memory: a worker can
+# be started while every disk is full, or cannot be written.
+_HEARTBEATS: Final = "/dev/shm"  # noqa: S108  the name is random, the file unlinked at once
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,7 @@ class _Server(BaseApplication):  # type: ignore[misc]
             "threads": self.limits.threads,
             "worker_class": FrontWorker,
             "timeout": self.limits.stuck_timeout,
+            "worker_tmp_dir": _HEARTBEATS if os.access(_HEARTBEATS, os.W_OK) else None,
             "graceful_timeout": int(self.limits.stop_timeout) + 1,
             "logger_class": _Logger,
             "errorlog": None,

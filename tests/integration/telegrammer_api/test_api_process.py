@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ import pytest
 
 from support.builders import Gateway
 from support.front import until
-from support.processes import Process, Processes
+from support.processes import REPOSITORY, Process, Processes
 from support.raw_http import request
 from support.running_api import RunningApi, free_port, outcome
 from support.sandbox import TOKEN, Sandbox
@@ -233,3 +234,31 @@ def _is_overloaded(api: RunningApi) -> bool:
         assert outcome(response) == (503, "OVERLOADED")
         assert int(response.headers["retry-after"]) > 0
     return response.status == 503
+
+
+def test_it_starts_and_answers_while_no_file_can_be_written(
+    tmp_path: Path, processes: Processes, secrets: Secrets
+) -> None:
+    """As on a full disk, or a file system that was turned read-only; another process runs."""
+    port = free_port()
+    module = [sys.executable, "-X", "dev", "-W", "error", "-m", "telegrammer_api"]
+    with (
+        contextlib.closing(Gateway(tmp_path / "telegrammer.db")) as gateway,
+        Sandbox.start() as bot,
+    ):
+        key = secrets.key(gateway.key()[1])
+        process = processes.start(
+            "telegrammer_api",
+            ["prlimit", "--fsize=0", *module, "--db", str(gateway.path), "--port", str(port)],
+            {
+                "PYTHONPATH": f"{REPOSITORY}/shared:{REPOSITORY}/services",
+                "TELEGRAMMER_BOT_API_URL": bot.url,
+                **ENVIRONMENT,
+            },
+        )
+        process.wait_event("worker_started", n=2)
+        api = RunningApi(process, ("127.0.0.1", port), gateway, bot, secrets, key)
+
+        assert api.call("GET", "/subscriptions").status == 200
+        body = {"chat_id": 5, "callback_url": "http://127.0.0.1/"}
+        assert outcome(api.call("POST", "/subscribe", body)) == (503, "STORAGE_UNAVAILABLE")
