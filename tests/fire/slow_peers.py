@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 
-_PACE = 0.1  # seconds between two drops
+_PACE = 0.25  # seconds between two drops
 
 
 def main() -> None:
