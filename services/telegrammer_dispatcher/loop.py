@@ -115,14 +115,17 @@ class Dispatcher:
             return
         try:
             self._look_around()
-            claimed = self._settle_and_claim()
+            this = self._settle_and_claim()
         except StorageUnavailable as error:
             self._resume_at = self._clock.monotonic() + STORAGE_DELAY
             self._log.warning("storage_unavailable", reason=error.reason, retry_in=STORAGE_DELAY)
             return
-        for flight in claimed:
-            self._start(flight)
-        self._heartbeat.report(State.RUNNING)
+        if this is not None:
+            for flight in this.claimed:
+                self._start(flight)
+            # Receivers work while the lines are written: the next transaction has more to do.
+            self._sender.push()
+            self._log_round(this)
 
     def _finish(self, end: float) -> None:
         """Settle what runs until ``end``, which counts from the turn in which the stop came.
@@ -161,6 +164,7 @@ class Dispatcher:
         if now >= self._next_look:
             self._next_look = now + LOOK
             self._is_stale = self._is_stale or self._database.changed_by_others() != self._version
+            self._heartbeat.report(State.RUNNING)
         if now >= self._next_beat:
             self._next_beat = now + PERIOD
             # First what ends the turn when it fails: a turn never waits twice for a lock.
@@ -201,11 +205,11 @@ class Dispatcher:
         if total:
             self._log.warning("purged", dead_jobs=total)
 
-    def _settle_and_claim(self) -> list[Flight]:
+    def _settle_and_claim(self) -> Round | None:
         now = self._clock.now()
         free = 0 if self._is_stopping or self._bot_id is None else self._sender.free
         if not self._ended and not (free and self._lanes.has_due(now)):
-            return []
+            return None
         this = Round(self._lanes, self._rules.budget, now)
         try:
             with self._queue.turn() as turn:
@@ -217,8 +221,7 @@ class Dispatcher:
             raise
         this.committed()
         self._ended = []
-        self._log_round(this)
-        return this.claimed
+        return this
 
     def _start(self, flight: Flight) -> None:
         try:

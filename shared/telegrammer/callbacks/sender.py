@@ -140,6 +140,7 @@ class Sender(Generic[K]):
         self._epoll = select.epoll()
         self._extra: set[int] = set()
         self._timer: float | None = None
+        self._answered: list[tuple[K, Answer]] = []
         self._free: list[_Slot[K]] = [_Slot(connect_timeout, timeout) for _ in range(slots)]
         self._slot_of: dict[pycurl.Curl, _Slot[K]] = {s.handle: s for s in self._free}
         self._multi = pycurl.CurlMulti()
@@ -172,12 +173,21 @@ class Sender(Generic[K]):
         slot.load(key, post)
         self._multi.add_handle(slot.handle)
 
+    def push(self) -> None:
+        """Let the POSTs that were started go out now, not only with the next ``wait``."""
+        if self._timer is not None and self._timer <= time.monotonic():
+            self._timer = None
+            self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
+            self._gather()
+
     def wait(self, seconds: float) -> tuple[list[tuple[K, Answer]], set[int]]:
         """Wait for answers, a watched descriptor, or the time.
 
         Return the POSTs that ended, and the watched descriptors that are readable.
         """
-        if self._timer is not None:
+        if self._answered:
+            seconds = 0
+        elif self._timer is not None:
             seconds = min(seconds, self._timer - time.monotonic())
         readable = set()
         for descriptor, events in self._epoll.poll(max(0.0, seconds)):
@@ -185,10 +195,10 @@ class Sender(Generic[K]):
                 readable.add(descriptor)
             else:
                 self._multi.socket_action(descriptor, _curl_events(events))
-        if self._timer is not None and self._timer <= time.monotonic():
-            self._timer = None
-            self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
-        return self._ended(), readable
+        self._gather()
+        self.push()
+        answered, self._answered = self._answered, []
+        return answered, readable
 
     def close(self) -> None:
         """End every POST and connection."""
@@ -203,14 +213,12 @@ class Sender(Generic[K]):
         closing.join(_CLOSE_PATIENCE)
         self._epoll.close()
 
-    def _ended(self) -> list[tuple[K, Answer]]:
-        ended = []
-        while True:
+    def _gather(self) -> None:
+        left = 1
+        while left:
             left, succeeded, failed = self._multi.info_read()
-            ended += [self._release(handle, None) for handle in succeeded]
-            ended += [self._release(handle, code) for handle, code, _text in failed]
-            if not left:
-                return ended
+            self._answered += [self._release(handle, None) for handle in succeeded]
+            self._answered += [self._release(handle, code) for handle, code, _text in failed]
 
     def _release(self, handle: pycurl.Curl, code: int | None) -> tuple[K, Answer]:
         slot = self._slot_of[handle]

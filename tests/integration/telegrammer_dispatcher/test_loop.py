@@ -42,6 +42,8 @@ class FakeSender(Sender[Flight]):
 
     def unwatch(self, descriptor: int) -> None: ...
 
+    def push(self) -> None: ...
+
     def start(self, key: Flight, post: Post) -> None:
         self.flying.append((key, post))
 
