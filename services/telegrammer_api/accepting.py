@@ -11,6 +11,9 @@ BUSY_PAUSE: Final = 0.1
 """Seconds that a worker without a free thread leaves to the others."""
 FULL_PAUSE: Final = 0.15
 """Seconds that a worker without a free place leaves to the others, before it refuses."""
+_UNSURE: Final = 1 / 20
+"""Of such a pause, as long as threads are free: the load is then peers that have not said
+yet what they want, and slow ones could hold up all that come behind them."""
 
 _BUSY_BATCH: Final = 16
 _FULL_BATCH: Final = 256
@@ -18,7 +21,11 @@ _NEVER: Final = float("inf")
 
 
 class Acceptance:
-    """Decides for one worker. ``load`` is how many requests it has."""
+    """Decides for one worker.
+
+    ``load`` is how many requests it has or will have in a moment, ``busy`` how many of
+    them are complete.
+    """
 
     def __init__(self, threads: int, capacity: int) -> None:
         self._threads = threads
@@ -26,12 +33,12 @@ class Acceptance:
         self.next_due = _NEVER
         """When to ask ``due`` again; infinite while nobody has knocked."""
 
-    def knock(self, load: int, now: float) -> None:
+    def knock(self, load: int, busy: int, now: float) -> None:
         """Note that a connection waits."""
-        if load < self._threads:
-            self.next_due = now
-        else:
-            self.next_due = now + (BUSY_PAUSE if load < self._capacity else FULL_PAUSE)
+        pause = 0.0
+        if load >= self._threads:
+            pause = BUSY_PAUSE if load < self._capacity else FULL_PAUSE
+        self.next_due = now + (pause if busy >= self._threads else pause * _UNSURE)
 
     def due(self, load: int, now: float) -> int:
         """Return how many connections to accept now; then listen for the next knock.

@@ -175,7 +175,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
             if descriptor == self.PIPE[0]:
                 os.read(descriptor, 65536)
             elif self._listening and descriptor == self._listener.fileno():
-                self._acceptance.knock(self._load(), time.monotonic())
+                self._acceptance.knock(self._load(), self._busy, time.monotonic())
             elif connection := self._connections.get(descriptor):
                 self._attend(connection, self._be_ready)
         while self._answered:

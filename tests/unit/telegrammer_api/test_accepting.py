@@ -18,7 +18,7 @@ def test_nothing_is_due_before_somebody_knocks(door: Acceptance) -> None:
 
 
 def test_a_worker_with_a_free_thread_accepts_one_at_once(door: Acceptance) -> None:
-    door.knock(THREADS - 1, 10.0)
+    door.knock(THREADS - 1, THREADS - 1, 10.0)
 
     assert door.due(THREADS - 1, 10.0) == 1
     assert door.due(THREADS - 1, 10.0) == 0
@@ -31,7 +31,7 @@ def test_a_worker_with_a_free_thread_accepts_one_at_once(door: Acceptance) -> No
 def test_a_worker_without_one_waits_for_the_others_first(
     door: Acceptance, load: int, pause: float
 ) -> None:
-    door.knock(load, 10.0)
+    door.knock(load, THREADS, 10.0)
 
     assert door.next_due == 10.0 + pause
     assert door.due(load, 10.0 + pause * 0.9) == 0
@@ -39,8 +39,19 @@ def test_a_worker_without_one_waits_for_the_others_first(
     assert door.next_due == float("inf")
 
 
+@pytest.mark.parametrize("load", [THREADS, CAPACITY - 1, CAPACITY, 500])
+def test_peers_that_have_not_said_what_they_want_hold_up_nobody_for_long(
+    door: Acceptance, load: int
+) -> None:
+    """Five hundred silent ones cost whoever came behind them two seconds."""
+    door.knock(load, THREADS - 1, 10.0)
+
+    assert 10.0 < door.next_due < 10.01
+    assert door.due(load, 10.01) > 1
+
+
 def test_a_thread_that_becomes_free_ends_the_pause(door: Acceptance) -> None:
-    door.knock(CAPACITY, 10.0)
+    door.knock(CAPACITY, CAPACITY, 10.0)
 
     assert door.due(THREADS - 1, 10.001) == 1
 
