@@ -10,9 +10,6 @@ The bounds for the honest caller, of a hundred requests the slowest (p99):
 * More of those fill the queue too. A caller is refused at once, with 503 ``OVERLOADED``,
   or waits his turn: ``BACKLOG``.
 
-`make fire` holds them to that. In `make test`, on a machine that may be busy with anything, each
-has ``SLACK``: still far below the "never" of a front that can be held up.
-
 There is no answer long enough to hold anything by not being read: the kernel takes all of
 the longest, 200 KB of subscriptions.
 """
@@ -33,9 +30,8 @@ from support.raw_http import RawClient, request
 from support.running_api import RunningApi
 
 REQUEST_TIMEOUT = 1.0  # as the fixture sets it
-SLACK = 1.0 if IS_LONG else 4.0
-QUICK = 0.5 * SLACK
-FLOOD = 1.0 * SLACK
+QUICK = 0.5
+FLOOD = 1.0
 """500 new connections at once, every second, in Python's development mode."""
 ONE_TIMEOUT = REQUEST_TIMEOUT + 2 * QUICK
 BACKLOG = REQUEST_TIMEOUT * 9 + 2 * QUICK
