@@ -121,6 +121,7 @@ start api env TELEGRAMMER_BOT_TOKEN_FILE="$work/token" telegrammer-api
 start poller env TELEGRAMMER_BOT_TOKEN_FILE="$work/token" telegrammer-poller
 start dispatcher telegrammer-dispatcher
 wait_until "a healthy gateway" telegrammer status
+wait_until "an answer of the API" curl -sS -m 2 -o "$work/body" "$api/health"
 wait_until "the first poll" grep -q '"event": *"bound"\|event=bound' "$work/poller.log"
 
 chat=1001
