@@ -1,6 +1,5 @@
 """What every test can have: real processes, and the watch over secrets."""
 
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 
 from support.processes import Processes
 from support.sandbox import TOKEN, Sandbox
-from support.secrets import Secrets, SecretsHandler
+from support.secrets import Secrets, listen_to_log
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -16,11 +15,9 @@ def suite_secrets() -> Iterator[Secrets]:
     """The secrets of the whole suite; at its end all that was written is looked through."""
     found = Secrets()
     found.token(TOKEN)
-    handler = SecretsHandler(found)
-    logger = logging.getLogger("telegrammer")
-    logger.addHandler(handler)
-    yield found
-    logger.removeHandler(handler)
+    with pytest.MonkeyPatch.context() as patch:
+        listen_to_log(found, patch)
+        yield found
     found.check()
 
 

@@ -16,7 +16,7 @@ from telegrammer.callbacks.url import CallbackUrl
 from telegrammer.clock import Clock
 from telegrammer.errors import StorageUnavailable
 from telegrammer.heartbeat import PERIOD, Heartbeat
-from telegrammer.logs import Log
+from telegrammer.logs import Fields, Log
 from telegrammer.model import State
 from telegrammer.notification import Watch
 from telegrammer.process import Stop
@@ -125,7 +125,8 @@ class Dispatcher:
                 self._start(flight)
             # Receivers work while the lines are written: the next transaction has more to do.
             self._sender.push()
-            self._log_round(this)
+            with self._log.together():
+                self._log_round(this)
 
     def _finish(self, end: float) -> None:
         """Settle what runs until ``end``, which counts from the turn in which the stop came.
@@ -242,16 +243,16 @@ class Dispatcher:
             )  # fmt: skip
 
     def _log_outcome(self, flight: Flight, answer: Answer, outcome: Outcome) -> None:
-        write = {
-            Result.DELIVERED: self._log.info,
-            Result.RETRY: self._log.warning,
-            Result.DEAD: self._log.error,
-            Result.DROPPED: self._log.info,
-        }[outcome.result]
+        write = self._log.info
+        more: Fields = {}
+        if outcome.result is Result.DEAD:
+            write = self._log.error
+        elif outcome.retry_at is not None:
+            write = self._log.warning
+            more = {"retry_in": outcome.retry_at - int(self._clock.now())}
         job = flight.job
-        retry_in = None if outcome.retry_at is None else outcome.retry_at - int(self._clock.now())
         write(
-            outcome.result.value,
+            outcome.result,
             job=job.id,
             subscription=job.subscription_id,
             update=job.update_id,
@@ -259,5 +260,5 @@ class Dispatcher:
             attempts=self._rules.budget.attempts,
             reason=answer.reason,
             ms=round((self._clock.monotonic() - flight.began) * 1000),
-            **({} if retry_in is None else {"retry_in": retry_in}),
+            **more,
         )

@@ -5,6 +5,7 @@ reaches the line by accident, in a traceback for example, is searched for secret
 once more before it is written.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -12,9 +13,11 @@ import re
 import sys
 import time
 import traceback
+from collections.abc import Iterator
 from typing import Final, TextIO, cast
 
 Field = str | int | float | bool | None
+Fields = dict[str, Field]
 
 _REDACTED: Final = "[redacted]"
 # A bot token, and a key or digest of ours (64 hexadecimal digits), wherever it stands:
@@ -30,13 +33,14 @@ _LEVELS: Final = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
+_NAMES: Final = {level: name for name, level in _LEVELS.items()}
 
 
 class Log:
     """A component's events."""
 
     def __init__(self, component: str) -> None:
-        self._logger = logging.getLogger(f"telegrammer.{component}")
+        self._component = component
 
     def debug(self, event: str, **fields: Field) -> None:
         self._write(logging.DEBUG, event, fields)
@@ -55,14 +59,18 @@ class Log:
         trace = traceback.format_exc()
         self._write(logging.ERROR, event, {**fields, "traceback": trace})
 
-    def _write(self, level: int, event: str, fields: dict[str, Field]) -> None:
-        if self._logger.isEnabledFor(level):
-            # ``Logger.log`` would search the stack for the caller, which no line shows.
-            name = self._logger.name
-            extra = {"fields": fields}
-            self._logger.handle(
-                self._logger.makeRecord(name, level, "", 0, event, (), None, extra=extra)
-            )
+    @staticmethod
+    @contextlib.contextmanager
+    def together() -> Iterator[None]:
+        """Write the block's lines in one piece, at its end. For one thread at a time."""
+        with _lines.held():
+            yield
+
+    def _write(self, level: int, event: str, fields: Fields) -> None:
+        # Not through ``logging``: its records cost more than the line, and the dispatcher
+        # writes one for each delivery.
+        if level >= _lines.least_level:
+            _lines.write(level, self._component, event, fields)
 
 
 def redacted(text: str) -> str:
@@ -71,24 +79,19 @@ def redacted(text: str) -> str:
 
 
 def set_up(component: str, log_format: str, level: str, secrets: list[str]) -> None:
-    """Send every logger's lines to standard error; may be called again.
+    """Choose how lines look and which are written; may be called again.
 
     Foreign loggers are heard from ``warning`` on, under this component's name:
     below that they write URLs.
     """
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Formatter(component, log_format == "json", secrets))
+    global _lines  # noqa: PLW0603  (a process has one standard error)
+    _lines = _Lines(log_format == "json", _LEVELS[level], secrets)
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
         old.close()
-    root.addHandler(handler)
+    root.addHandler(_OfLibraries(component))
     root.setLevel(logging.WARNING)
-    logging.getLogger("telegrammer").setLevel(_LEVELS[level])
-    # A full disk or a closed pipe behind standard error must not end a process.
-    logging.raiseExceptions = False
-    # No line shows them, and they are asked for at each.
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
 def finish() -> None:
@@ -107,42 +110,48 @@ def finish() -> None:
         os.close(nowhere)
 
 
-class _Formatter(logging.Formatter):
-    def __init__(self, component: str, as_json: bool, secrets: list[str]) -> None:
-        super().__init__()
-        self._component = component
+class _Lines:
+    """Makes the lines and writes them to standard error."""
+
+    def __init__(self, as_json: bool, least_level: int, secrets: list[str]) -> None:
+        self.least_level = least_level
         self._as_json = as_json
         self._secrets = sorted(secrets, key=len, reverse=True)
         self._second = -1
         self._time = ""
+        self._held: list[str] | None = None
 
-    def format(self, record: logging.LogRecord) -> str:
-        members: dict[str, Field] = {
-            "time": self._stamp(record.created),
-            "level": record.levelname.lower(),
-        }
-        fields: dict[str, Field] | None = getattr(record, "fields", None)
-        if fields is None:
-            fields = self._of_library(record)
-        else:
-            members["component"] = record.name.removeprefix("telegrammer.")
-            members["event"] = record.msg
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        held = self._held = []
+        try:
+            yield
+        finally:
+            self._held = None
+            self._put("".join(held))
+
+    def write(self, level: int, component: str, event: str, fields: Fields) -> None:
         for name, value in fields.items():
-            members[name] = self._redacted(value) if isinstance(value, str) else value
+            if isinstance(value, str):
+                fields[name] = self._redacted(value)
+        when = self._stamp(time.time())
         if self._as_json:
-            return json.dumps(members)
-        return " ".join([f"{name}={_value(value)}" for name, value in members.items()])
+            head = {"time": when, "level": _NAMES[level], "component": component, "event": event}
+            line = json.dumps(head | fields)
+        else:
+            head_text = f"time={when} level={_NAMES[level]} component={component} event={event}"
+            line = " ".join([head_text, *[f"{name}={_value(fields[name])}" for name in fields]])
+        if self._held is None:
+            self._put(line + "\n")
+        else:
+            self._held.append(line + "\n")
 
-    def _of_library(self, record: logging.LogRecord) -> dict[str, Field]:
-        fields: dict[str, Field] = {
-            "component": self._component,
-            "event": "library",
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info and record.exc_info[0]:
-            fields["traceback"] = "".join(traceback.format_exception(*record.exc_info))
-        return fields
+    def _put(self, text: str) -> None:
+        stream = cast("TextIO | None", sys.stderr)  # started with it closed, Python has none
+        if stream is not None:
+            # A full disk or a closed pipe behind standard error must not end a process.
+            with contextlib.suppress(OSError, ValueError):
+                stream.write(text)  # in one piece: threads write side by side
 
     def _stamp(self, when: float) -> str:
         second = int(when)
@@ -157,9 +166,30 @@ class _Formatter(logging.Formatter):
         return redacted(text)
 
 
+_lines = _Lines(as_json=False, least_level=logging.INFO, secrets=[])
+
+
+class _OfLibraries(logging.Handler):
+    """Turns what libraries log into events of ours."""
+
+    def __init__(self, component: str) -> None:
+        super().__init__()
+        self._component = component
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            fields: Fields = {"logger": record.name, "message": record.getMessage()}
+        except (TypeError, ValueError):  # its arguments do not fit its message
+            fields = {"logger": record.name, "message": str(record.msg)}
+        if record.exc_info and record.exc_info[0]:
+            fields["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+        level = max(least for least in _NAMES if least <= max(record.levelno, logging.DEBUG))
+        _lines.write(level, self._component, "library", fields)
+
+
 def _value(value: Field) -> str:
-    if value is None:
-        return "-"
     if isinstance(value, str):
         return value if _PLAIN.fullmatch(value) else json.dumps(value)
-    return "true" if value is True else "false" if value is False else str(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "-" if value is None else str(value)

@@ -7,11 +7,14 @@ once more at the end, over the whole suite.
 """
 
 import hashlib
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from typing import Final
+
+import pytest
+
+from telegrammer.logs import Fields, Log
 
 # Stands in every text that ``Secrets.text`` makes, so that any of them is found anywhere.
 MARK: Final = "unspeakable"
@@ -69,18 +72,18 @@ class Secrets:
         assert not leaks, "; ".join(leaks)
 
 
-class SecretsHandler(logging.Handler):
-    """Hands in what the test's own process logs: events, fields and library lines.
+def listen_to_log(secrets: Secrets, patch: pytest.MonkeyPatch) -> None:
+    """Hand in what the test's own process logs, as it is before it is redacted.
 
-    Tracebacks are left out, since only the product's formatter redacts them.
+    Tracebacks are left out: they are redacted when they are written.
     """
+    lines: list[str] = []
+    secrets.wrote("a log of the test's own process", lambda: "\n".join(lines))
+    write = Log._write
 
-    def __init__(self, secrets: Secrets) -> None:
-        super().__init__()
-        self._lines: list[str] = []
-        secrets.wrote("a log of the test's own process", lambda: "\n".join(self._lines))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        fields: dict[str, object] = getattr(record, "fields", {})
+    def listen(log: Log, level: int, event: str, fields: Fields) -> None:
         shown = {name: value for name, value in fields.items() if name != "traceback"}
-        self._lines.append(f"{record.getMessage()} {shown}")
+        lines.append(f"{event} {shown}")
+        write(log, level, event, fields)
+
+    patch.setattr(Log, "_write", listen)

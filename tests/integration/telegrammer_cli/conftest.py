@@ -1,6 +1,5 @@
 """The operator's command as a real process, on a database of the test's own."""
 
-import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from support.builders import Gateway
 from support.cli import Ended, Run
+from support.log_lines import log_put_back
 from support.processes import Processes
 from support.secrets import Secrets
 from telegrammer_cli.__main__ import main
@@ -39,8 +39,6 @@ def call(
     capfd: pytest.CaptureFixture[str],
 ) -> Iterator[Run]:
     """Run the command in the test's own process, for the sake of time."""
-    root, ours = logging.getLogger(), logging.getLogger("telegrammer")
-    before = (list(root.handlers), root.level, ours.level, logging.raiseExceptions)
     for name in [name for name in os.environ if name.startswith("TELEGRAMMER_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("TELEGRAMMER_DB", str(db))
@@ -56,10 +54,8 @@ def call(
         secrets.wrote("telegrammer_cli", out + err)
         return Ended(int(ended.value.code or 0), out, err)
 
-    yield in_process
-    root.handlers[:], root_level, our_level, logging.raiseExceptions = before
-    root.setLevel(root_level)
-    ours.setLevel(our_level)
+    with log_put_back():
+        yield in_process
 
 
 @pytest.fixture

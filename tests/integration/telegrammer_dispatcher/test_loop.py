@@ -9,6 +9,7 @@ import pytest
 
 from support.builders import BOT, NOW, Gateway, message
 from support.fake_clock import FakeClock
+from support.log_lines import logged
 from telegrammer.callbacks.outcome import Answer
 from telegrammer.callbacks.sender import Post, Sender
 from telegrammer.heartbeat import Heartbeat
@@ -289,7 +290,7 @@ def test_what_was_decided_counts_only_once_it_is_written(bench: Bench) -> None:
 
 
 def test_a_turn_waits_for_a_lock_once_whatever_is_due_in_it(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+    bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each wait may take the busy timeout, and a stop is only heard between two turns."""
     bench.turn(0)
@@ -300,11 +301,11 @@ def test_a_turn_waits_for_a_lock_once_whatever_is_due_in_it(
     with bench.gateway.database.write():
         bench.turn(60)
 
-    assert [record.getMessage() for record in caplog.records] == ["storage_unavailable"]
+    assert [line["event"] for line in logged(capsys)] == ["storage_unavailable"]
 
 
 def test_dead_letters_are_purged_at_the_start_and_every_minute(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+    bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bench.subscribe()
     bench.gateway.ingest(message(1), message(2))
@@ -316,8 +317,8 @@ def test_dead_letters_are_purged_at_the_start_and_every_minute(
     assert bench.states() == [(2, "DEAD", 0)]
     bench.turn(61)
     assert bench.states() == []
-    told = [(r.levelname, r.getMessage(), r.__dict__["fields"]) for r in caplog.records]
-    assert told == [("WARNING", "purged", {"dead_jobs": 1})] * 2
+    told = [(line["level"], line["event"], line["dead_jobs"]) for line in logged(capsys)]
+    assert told == [("warning", "purged", "1")] * 2
 
 
 def test_a_row_that_holds_no_url_of_ours_is_no_crash(bench: Bench) -> None:

@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 
 from support.fake_clock import FakeClock
+from support.log_lines import logged
 from telegrammer import heartbeat as module
 from telegrammer.errors import StorageUnavailable
 from telegrammer.heartbeat import Heartbeat, beating
@@ -111,12 +112,12 @@ def test_a_success_goes_out_with_the_next_beat(
 
 
 def test_a_row_that_cannot_be_written_is_told_once_and_written_later(
-    memory: Memory, heartbeat: Heartbeat, clock: FakeClock, caplog: pytest.LogCaptureFixture
+    memory: Memory, heartbeat: Heartbeat, clock: FakeClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     memory.fails = True
     heartbeat.beat()
     heartbeat.report(State.RUNNING)
-    told = [record.getMessage() for record in caplog.records]
+    told = [line["event"] for line in logged(capsys)]
     memory.fails = False
     heartbeat.beat()
 

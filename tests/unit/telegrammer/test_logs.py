@@ -1,5 +1,6 @@
 """One event a line, never a secret."""
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.log_lines import log_put_back
 from support.processes import parse_event
 from telegrammer import logs
 from telegrammer.logs import Log
@@ -18,12 +20,8 @@ KEY = "0123456789abcdef" * 4
 
 @pytest.fixture(autouse=True)
 def _restore_logging() -> Iterator[None]:
-    root, ours = logging.getLogger(), logging.getLogger("telegrammer")
-    before = (list(root.handlers), root.level, ours.level, logging.raiseExceptions)
-    yield
-    root.handlers[:], root_level, our_level, logging.raiseExceptions = before
-    root.setLevel(root_level)
-    ours.setLevel(our_level)
+    with log_put_back():
+        yield
 
 
 @pytest.fixture(params=["text", "json"])
@@ -117,6 +115,34 @@ def test_a_traceback_is_kept_in_one_line(
     event = parse_event(capsys.readouterr().err.strip())
     assert event["level"] == "error"
     assert "ValueError: odd" in event["traceback"]
+
+
+def test_lines_kept_together_are_written_at_the_end_of_the_block_even_a_failed_one(
+    log_format: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    set_up(log_format)
+    log = Log("dispatcher")
+    with contextlib.suppress(ValueError), log.together():
+        log.info("a")
+        log.debug("not this")
+        log.info("b")
+        before = capsys.readouterr().err
+        fail("odd")
+    log.info("c")
+
+    assert before == ""
+    events = [parse_event(line)["event"] for line in capsys.readouterr().err.splitlines()]
+    assert events == ["a", "b", "c"]
+
+
+def test_a_library_whose_message_does_not_fit_its_arguments_harms_nobody(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    set_up()
+    logging.getLogger("urllib3").warning("%d done", "one")
+
+    (line,) = capsys.readouterr().err.splitlines()
+    assert parse_event(line)["message"] == "%d done"
 
 
 def test_lines_below_the_level_are_not_written(capsys: pytest.CaptureFixture[str]) -> None:

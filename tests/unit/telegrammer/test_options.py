@@ -1,6 +1,5 @@
 """The settings as options, and how a daemon ends."""
 
-import logging
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
+from support.log_lines import log_put_back
 from telegrammer import settings
 from telegrammer.errors import ConfigurationError, LockHeld
 from telegrammer.options import run_daemon, setting_options
@@ -22,14 +22,10 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No settings of the machine's; its logging and its umask as they were."""
     for setting in settings.SETTINGS:
         monkeypatch.delenv(setting.variable, raising=False)
-    root = logging.getLogger()
-    before = (list(root.handlers), root.level, logging.raiseExceptions)
     umask = os.umask(0o022)
-    yield
+    with log_put_back():
+        yield
     os.umask(umask)
-    root.handlers[:], level, logging.raiseExceptions = before
-    root.setLevel(level)
-    logging.getLogger("telegrammer").setLevel(logging.NOTSET)
 
 
 @pytest.fixture

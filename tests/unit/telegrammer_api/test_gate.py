@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.log_lines import logged
 from support.wsgi import Api, error_of
 from telegrammer_api.front import AUTHORIZATIONS, BodyTimedOut
 
@@ -273,16 +274,16 @@ def test_errors_are_json_whatever_is_accepted(api: Api, accept: str) -> None:
 
 
 def test_an_unforeseen_failure_is_500_and_tells_nothing(
-    api: Api, caplog: pytest.LogCaptureFixture
+    api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api.telegram.answer = RuntimeError("at https://api.telegram.org/bot1:SECRET/")
     result = api.call("POST", "/send", SEND)
 
     assert outcome(result) == (500, "INTERNAL_ERROR")
     assert "SECRET" not in result.text
-    logged = caplog.records[0].__dict__["fields"]
-    assert logged["request_id"] == "abc"
-    assert "RuntimeError" in logged["traceback"]
+    (line,) = logged(capsys)
+    assert line["request_id"] == "abc"
+    assert "RuntimeError" in line["traceback"]
 
 
 def test_storage_that_fails_later_is_503(api: Api) -> None:

@@ -1,6 +1,5 @@
 """The poller's turns: what each answer of Telegram makes it do next."""
 
-import logging
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -9,6 +8,8 @@ import pytest
 
 from support.builders import BOT, CHAT, Gateway, message
 from support.fake_clock import FakeClock
+from support.log_lines import log_put_back, logged
+from telegrammer import logs
 from telegrammer.errors import (
     Cut,
     PollingRefused,
@@ -158,14 +159,14 @@ def test_a_batch_touches_the_notification_file_only_when_it_made_jobs(bound: Ben
 
 
 def test_debug_lines_name_the_chat_of_each_update(
-    bound: Bench, caplog: pytest.LogCaptureFixture
+    bound: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    caplog.set_level(logging.DEBUG, "telegrammer")
+    with log_put_back():
+        logs.set_up("poller", "text", "debug", [])
+        bound.turns([message(7, chat=-42), Update(8)])
 
-    bound.turns([message(7, chat=-42), Update(8)])
-
-    named = [r.__dict__["fields"] for r in caplog.records if r.getMessage() == "update"]
-    assert named == [{"update": 7, "chat": -42}, {"update": 8, "chat": None}]
+    named = [line for line in logged(capsys) if line["event"] == "update"]
+    assert [(line["update"], line["chat"]) for line in named] == [("7", "-42"), ("8", "-")]
 
 
 def test_failures_back_off_to_a_minute_and_a_good_batch_ends_that(bound: Bench) -> None:
@@ -369,13 +370,8 @@ def test_storage_that_fails_moves_nothing_on(bound: Bench) -> None:
     assert [row[1] for row in bound.gateway.jobs()] == [1]
 
 
-def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, dict[str, object]]]:
-    """Return level, event and fields of each line."""
-    return [(r.levelname, r.getMessage(), r.__dict__["fields"]) for r in caplog.records]
-
-
 def test_a_new_sequence_of_ids_is_followed_with_a_warning(
-    bound: Bench, caplog: pytest.LogCaptureFixture
+    bound: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bound.turns([message(100)])
     bound.clock.pass_time(6 * 86400 + 1)
@@ -383,14 +379,14 @@ def test_a_new_sequence_of_ids_is_followed_with_a_warning(
     assert bound.turns([message(5)]) == [0]
 
     assert bound.gateway.inbox.cursor() == 6
-    assert [(level, event) for level, event, _ in logged(caplog)] == [("WARNING", "new_update_ids")]
+    told = [line["event"] for line in logged(capsys) if line["level"] == "warning"]
+    assert told == ["new_update_ids"]
 
 
-def test_a_move_to_a_supergroup_is_logged(bound: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "telegrammer")
+def test_a_move_to_a_supergroup_is_logged(bound: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     subscribe(bound)
 
     bound.turns([Update(7, Message(-1002, "{}", migrated_from=CHAT))])
 
-    moved = {"count": 1, "reason": "supergroup"}
-    assert ("INFO", "subscriptions_moved", moved) in logged(caplog)
+    (line,) = [line for line in logged(capsys) if line["event"] == "subscriptions_moved"]
+    assert (line["level"], line["count"], line["reason"]) == ("info", "1", "supergroup")
