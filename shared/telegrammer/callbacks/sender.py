@@ -9,9 +9,7 @@ request target byte for byte.
 import resource
 import select
 import threading
-import time
-from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import pycurl
 
@@ -52,8 +50,7 @@ _EPOLL_OF: Final = {
 K = TypeVar("K")
 
 
-@dataclass(frozen=True, slots=True)
-class Post:
+class Post(NamedTuple):
     """One POST. ``origin`` is scheme, host and port; ``target`` goes out byte for byte."""
 
     origin: str
@@ -78,6 +75,7 @@ class _Slot(Generic[K]):
             pycurl.PROTOCOLS: pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS,
             pycurl.HTTP_VERSION: pycurl.CURL_HTTP_VERSION_1_1,
             pycurl.FOLLOWLOCATION: 0,
+            pycurl.USERAGENT: USER_AGENT,
             pycurl.PROXY: "",  # the environment's proxies are not for callbacks
             pycurl.NETRC: pycurl.NETRC_IGNORED,
             pycurl.CAINFO: ca_file(),
@@ -102,7 +100,6 @@ class _Slot(Generic[K]):
             [
                 "Content-Type: application/json",
                 f"X-Telegrammer-Delivery-Id: {post.delivery_id}",
-                f"User-Agent: {USER_AGENT}",
                 "Accept:",
                 "Accept-Encoding:",
                 "Expect:",
@@ -139,14 +136,13 @@ class Sender(Generic[K]):
         idle = _idle_connections(slots)
         self._epoll = select.epoll()
         self._extra: set[int] = set()
-        self._timer: float | None = None
+        self._parked: set[int] = set()  # idle connections, left in the epoll
         self._answered: list[tuple[K, Answer]] = []
         self._free: list[_Slot[K]] = [_Slot(connect_timeout, timeout) for _ in range(slots)]
         self._slot_of: dict[pycurl.Curl, _Slot[K]] = {s.handle: s for s in self._free}
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_MAXCONNECTS, idle)
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._watch_socket)
-        self._multi.setopt(pycurl.M_TIMERFUNCTION, self._set_timer)
 
     @property
     def free(self) -> int:
@@ -175,8 +171,7 @@ class Sender(Generic[K]):
 
     def push(self) -> None:
         """Let the POSTs that were started go out now, not only with the next ``wait``."""
-        if self._timer is not None and self._timer <= time.monotonic():
-            self._timer = None
+        if self._multi.timeout() == 0:  # what was added, and what timed out, is due at once
             self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
             self._gather()
 
@@ -187,12 +182,15 @@ class Sender(Generic[K]):
         """
         if self._answered:
             seconds = 0
-        elif self._timer is not None:
-            seconds = min(seconds, self._timer - time.monotonic())
+        elif (due := self._multi.timeout()) >= 0:
+            seconds = min(seconds, due / 1000)
         readable = set()
         for descriptor, events in self._epoll.poll(max(0.0, seconds)):
             if descriptor in self._extra:
                 readable.add(descriptor)
+            elif descriptor in self._parked:  # closed by its receiver
+                self._parked.discard(descriptor)
+                self._epoll.unregister(descriptor)
             else:
                 self._multi.socket_action(descriptor, _curl_events(events))
         self._gather()
@@ -229,17 +227,21 @@ class Sender(Generic[K]):
         assert key is not None  # noqa: S101  (set in ``load``; for the type checker)
         return key, answer
 
-    def _watch_socket(self, what: int, descriptor: int, _multi: object, known: object) -> None:
-        if what == pycurl.POLL_REMOVE:
-            self._epoll.unregister(descriptor)
-        elif known:
-            self._epoll.modify(descriptor, _EPOLL_OF[what])
-        else:
-            self._epoll.register(descriptor, _EPOLL_OF[what])
-            self._multi.assign(descriptor, True)
+    def _watch_socket(self, what: int, descriptor: int, _multi: object, _known: object) -> None:
+        """Do what libcurl asks for; it calls this at least twice for each POST.
 
-    def _set_timer(self, milliseconds: int) -> None:
-        self._timer = None if milliseconds < 0 else time.monotonic() + milliseconds / 1000
+        A connection that falls idle stays in the epoll, with what it was last watched for:
+        to change that is half the work of taking it out and putting it in again. One that
+        libcurl closes leaves by itself, and its number may come back with another.
+        """
+        if what == pycurl.POLL_REMOVE:
+            self._parked.add(descriptor)
+            return
+        self._parked.discard(descriptor)
+        try:
+            self._epoll.modify(descriptor, _EPOLL_OF[what])
+        except FileNotFoundError:
+            self._epoll.register(descriptor, _EPOLL_OF[what])
 
     def __enter__(self) -> "Sender[K]":
         return self

@@ -218,6 +218,42 @@ def test_a_connection_is_kept_for_the_next_post(receiver: Receiver) -> None:
     assert receiver.connections == 1
 
 
+def closing(connection: socket.socket, _closing: threading.Event) -> None:
+    """Answer, and close the connection without having said so."""
+    connection.sendall(OK + b"Content-Length: 0\r\n\r\n")
+    connection.close()
+
+
+def test_an_idle_connection_that_its_receiver_closes_wakes_nobody_twice(receiver: Receiver) -> None:
+    """Left in the epoll it would be readable for ever, and end every wait at once."""
+    receiver.answer = lambda _: Reply(raw=closing)
+    with Sender[int](1, 1, 5) as sender:
+        sender.start(0, post(receiver.url))
+        collect(sender, 1)
+        sender.wait(0.5)  # the close comes
+
+        began = time.monotonic()
+        assert sender.wait(0.3) == ([], set())
+        assert time.monotonic() - began >= 0.29
+
+
+def test_descriptors_that_come_back_with_other_connections_are_watched(receiver: Receiver) -> None:
+    """Closed by either side, kept or not: the next connection may have the same number."""
+    kinds = [
+        Reply(),
+        Reply(raw=closing),
+        Reply(headers={"Connection": "close"}),
+        Reply(500, headers={"Connection": "close"}, body=b"x" * 100),
+    ]
+    receiver.answer = lambda request: kinds[int(request.delivery_id.rpartition("-")[2]) % 4]
+    with Sender[int](4, 1, 5) as sender:
+        for first in range(0, 80, 4):
+            for number in range(first, first + 4):
+                sender.start(number, post(receiver.url, delivery_id=f"1-1-{number * 7}"))
+            answers = collect(sender, 4, within=2)
+            assert {answer.reason for answer in answers.values()} <= {"http_200", "http_500"}
+
+
 def test_a_watched_descriptor_ends_the_wait(receiver: Receiver) -> None:
     left, right = socket.socketpair()
     with left, right, Sender[int](1, 1, 5) as sender:
