@@ -5,7 +5,6 @@ live jobs. It stands in exactly one place: ready, delayed until a time, or busy.
 """
 
 import heapq
-from collections import deque
 from collections.abc import Iterable
 from enum import Enum
 
@@ -33,7 +32,9 @@ class Lanes:
 
     def __init__(self) -> None:
         self._entries: dict[int, _Entry] = {}
-        self._ready: deque[_Entry] = deque()
+        self._ready: list[int] = []  # of this sweep: a heap, with stale members
+        self._next_sweep: list[int] = []
+        self._swept = 0  # up to this lane
         self._delayed: list[tuple[int, int]] = []  # due time, lane: a heap, with stale members
 
     def refresh(self, found: Iterable[Lane], now: float) -> None:
@@ -52,21 +53,25 @@ class Lanes:
                 self.forget(lane_id)
 
     def take(self, now: float) -> int | None:
-        """Return a lane that is due, busy from now on; the one that has waited longest."""
-        self._wake(now)
-        while self._ready:
-            entry = self._ready.popleft()
-            if entry.place is _Place.READY and self._entries.get(entry.id) is entry:
-                entry.place = _Place.BUSY
-                return entry.id
-        return None
+        """Return a lane that is due, busy from now on.
+
+        In sweeps over all lanes, so that each comes once a sweep: one that has just ended
+        waits for the next, in front it would starve the others. And in the order of their
+        ids, since the jobs of neighbours lie on the same pages of the indexes: a claim of
+        16 lanes at random writes half as many pages again.
+        """
+        if not self.has_due(now):
+            return None
+        self._swept = heapq.heappop(self._ready)
+        self._entries[self._swept].place = _Place.BUSY
+        return self._swept
 
     def url(self, lane_id: int) -> str:
         """Return the callback URL of a lane that was taken."""
         return self._entries[lane_id].url
 
     def ready(self, lane_id: int) -> None:
-        """Put a busy lane behind the other ready ones: in front it would starve them."""
+        """Let a busy lane be taken again."""
         self._put(self._entries[lane_id], 0, 0)
 
     def delay(self, lane_id: int, due_at: int) -> None:
@@ -82,9 +87,18 @@ class Lanes:
         del self._entries[lane_id]
 
     def has_due(self, now: float) -> bool:
-        """Tell whether ``take`` may return a lane."""
-        self._wake(now)
-        return bool(self._ready)
+        """Tell whether ``take`` would return a lane."""
+        if self._delayed:
+            self._wake(now)
+        while True:
+            while self._ready:
+                entry = self._entries.get(self._ready[0])
+                if entry and entry.place is _Place.READY:
+                    return True
+                heapq.heappop(self._ready)
+            if not self._next_sweep:
+                return False
+            self._ready, self._next_sweep, self._swept = self._next_sweep, [], 0
 
     def next_due(self) -> int | None:
         """Return when the next delayed lane is due, None when none is delayed."""
@@ -105,7 +119,8 @@ class Lanes:
         entry.due_at = due_at
         if due_at <= now:
             entry.place = _Place.READY
-            self._ready.append(entry)
+            sweep = self._ready if entry.id > self._swept else self._next_sweep
+            heapq.heappush(sweep, entry.id)
         else:
             entry.place = _Place.DELAYED
             heapq.heappush(self._delayed, (due_at, entry.id))

@@ -44,6 +44,36 @@ def test_a_lane_that_has_just_finished_goes_behind_the_others() -> None:
     assert take_all(lanes) == [2, 3, 1]
 
 
+def test_lanes_come_in_sweeps_by_id_whatever_the_order_in_which_they_finish() -> None:
+    lanes = filled(*(lane(i) for i in range(1, 7)))
+    taken = [lanes.take(100) for _ in range(4)]
+    assert taken == [1, 2, 3, 4]
+
+    for lane_id in (3, 1, 4, 2):
+        lanes.ready(lane_id)
+
+    assert take_all(lanes) == [5, 6, 1, 2, 3, 4]
+
+
+@given(st.data(), st.integers(2, 8))
+def test_no_ready_lane_waits_for_more_than_two_sweeps(data: st.DataObject, slots: int) -> None:
+    """Whatever the order in which others finish and are at once ready again."""
+    lanes = filled(*(lane(i) for i in range(10)))
+    running: list[int] = []
+    ready_since = dict.fromkeys(range(10), 0)
+    for takes in range(60):
+        if len(running) == slots:
+            finished = running.pop(data.draw(st.integers(0, slots - 1)))
+            lanes.ready(finished)
+            ready_since[finished] = takes
+        taken = lanes.take(100)
+        assert taken is not None
+        running.append(taken)
+        del ready_since[taken]
+
+        assert all(takes - since < 20 for since in ready_since.values())
+
+
 def test_a_delayed_lane_comes_when_the_wall_clock_shows_its_time() -> None:
     lanes = filled(lane(1, due_at=160), lane(2, due_at=130))
     assert lanes.next_due() == 130
