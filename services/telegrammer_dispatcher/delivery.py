@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from telegrammer import backoff
 from telegrammer.callbacks.outcome import Answer, Verdict, least_delay, verdict
@@ -17,8 +18,7 @@ class Budget:
     lifetime: float
 
 
-@dataclass(frozen=True, slots=True)
-class Flight:
+class Flight(NamedTuple):
     """A job whose callback runs. ``began`` is on the monotonic clock."""
 
     job: Job
@@ -36,8 +36,7 @@ class Result(StrEnum):
     DROPPED = "dropped"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """``retry_at`` is the due time, Unix seconds, of a delivery that is tried again."""
 
     result: Result

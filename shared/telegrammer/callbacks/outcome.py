@@ -2,17 +2,15 @@
 
 import email.utils
 import math
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 # Statuses that say "not now": Request Timeout, Too Many Requests. And every 5xx.
 _NOT_NOW: Final = (408, 429)
 _LONGEST_DIGITS: Final = 10  # of a Retry-After in seconds: 300 years are enough
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What came back from a POST.
 
     ``error`` is a code such as ``timeout`` when no whole answer came; ``status`` then
@@ -39,10 +37,10 @@ class Verdict(Enum):
 
 def verdict(answer: Answer) -> Verdict:
     """Judge an answer: the table in the README, "What an answer means"."""
+    if answer.error is None and 200 <= answer.status <= 299:
+        return Verdict.DELIVERED
     if answer.error is not None or answer.status in _NOT_NOW or 500 <= answer.status <= 599:
         return Verdict.RETRY
-    if 200 <= answer.status <= 299:
-        return Verdict.DELIVERED
     return Verdict.REFUSED
 
 

@@ -8,7 +8,7 @@ import contextlib
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from telegrammer.store.connection import Database
 from telegrammer.store.subscriptions import remove_retired
@@ -17,8 +17,7 @@ from telegrammer.store.subscriptions import remove_retired
 _PURGE_CHUNK: Final = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """A live job. ``attempt_count`` counts the attempts already begun."""
 
     id: int
@@ -95,7 +94,7 @@ class Turn:
             " ORDER BY id LIMIT 1",
             (subscription_id,),
         ).fetchone()
-        return Job(*row) if row else None
+        return Job._make(row) if row else None
 
     def claim(self, job_id: int) -> None:
         self._tx.execute(
