@@ -89,6 +89,8 @@ def main() -> NoReturn:
     except Exception:
         log.exception("failed")
         sys.exit(1)
+    finally:
+        logs.finish()
     raise AssertionError("click exits by itself")
 
 

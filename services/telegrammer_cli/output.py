@@ -1,5 +1,6 @@
 """Everything that is printed: safe for a terminal, one look for every command."""
 
+import contextlib
 import datetime
 import json
 import os
@@ -16,8 +17,9 @@ def say(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """Print a line on standard error."""
-    click.echo(printable(text), err=True)
+    """Print a line on standard error; where that cannot be, the exit status still tells."""
+    with contextlib.suppress(OSError):
+        click.echo(printable(text), err=True)
 
 
 def print_json(value: object) -> None:

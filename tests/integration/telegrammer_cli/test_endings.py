@@ -101,6 +101,22 @@ def test_a_full_output_ends_with_1_and_one_line(
     assert "No space left on device" in line
 
 
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [(("list-keys",), 0), (("delete-key", "x"), 1), (("--port", "x", "list-keys"), 78)],
+)
+def test_a_full_standard_error_does_not_change_the_exit_status(
+    processes: Processes, gateway: Gateway, command: tuple[str, ...], status: int
+) -> None:
+    script = 'db="$1"; shift; export TELEGRAMMER_DB="$db"; exec "$@" 2>/dev/full'
+    python = [sys.executable, "-X", "dev", "-W", "error", "-m", "telegrammer_cli"]
+    process = processes.start(
+        "sh", ["sh", "-c", script, "sh", str(gateway.path), *python, *command], {}
+    )
+
+    assert process.wait() == status
+
+
 def test_a_reader_that_has_seen_enough_is_no_error(gateway: Gateway) -> None:
     for number in range(3000):
         gateway.keys.add(f"{number:0100}", 1)
