@@ -1,9 +1,8 @@
 """`telegrammer-poller`: wiring, and nothing else."""
 
 import contextlib
+import functools
 import random
-import threading
-from collections.abc import Iterator
 
 from telegrammer import __version__
 from telegrammer.clock import SystemClock
@@ -11,7 +10,7 @@ from telegrammer.heartbeat import Heartbeat, beating
 from telegrammer.http import Door
 from telegrammer.logs import Log
 from telegrammer.options import run_daemon
-from telegrammer.process import Stop, lock_path, one_instance, stop_on_signals
+from telegrammer.process import Stop, beside, lock_path, one_instance, stop_on_signals
 from telegrammer.settings import Settings
 from telegrammer.store.connection import Database
 from telegrammer.store.inbox import Inbox
@@ -40,7 +39,7 @@ def run(settings: Settings) -> None:
         heartbeat = Heartbeat(held.enter_context(Database(settings.db)), "poller", clock)
         held.enter_context(beating(heartbeat))
         door = held.enter_context(contextlib.closing(Door(settings.telegram_proxy)))
-        held.enter_context(_cut_on(stop, door))
+        held.enter_context(beside(functools.partial(_cut_on, stop, door), stop, "cut"))
         poller = Poller(
             BotApi(door, settings.bot_api_url, token),
             Inbox(database),
@@ -56,21 +55,10 @@ def run(settings: Settings) -> None:
         log.info("stopped")
 
 
-@contextlib.contextmanager
-def _cut_on(stop: Stop, door: Door) -> Iterator[None]:
+def _cut_on(stop: Stop, door: Door) -> None:
     """Cut the running exchange when the stop comes: unconfirmed updates come again."""
-
-    def wait() -> None:
-        stop.wait(None)
-        door.cut()
-
-    thread = threading.Thread(target=wait, name="cut")
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    stop.wait(None)
+    door.cut()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from telegrammer.clock import Clock
 from telegrammer.errors import StorageUnavailable
 from telegrammer.logs import Log
 from telegrammer.model import State
-from telegrammer.process import Stop
+from telegrammer.process import Stop, beside
 from telegrammer.store.components import Component, Components
 from telegrammer.store.connection import Database
 
@@ -105,10 +105,5 @@ def beating_beside_others(heartbeat: Heartbeat) -> Iterator[None]:
             while not stop.wait(PERIOD):
                 heartbeat.beat()
 
-        thread = threading.Thread(target=beat, name="heartbeat")
-        thread.start()
-        try:
+        with beside(beat, stop, "heartbeat"):
             yield
-        finally:
-            stop.set()
-            thread.join()

@@ -5,7 +5,7 @@ import os
 import select
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, cast
 
@@ -49,6 +49,18 @@ class Stop:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@contextlib.contextmanager
+def beside(work: Callable[[], None], stop: Stop, name: str) -> Iterator[None]:
+    """Run ``work``, which ends on ``stop``, in a thread of that name while the block runs."""
+    thread = threading.Thread(target=work, name=name)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 @contextlib.contextmanager
