@@ -72,6 +72,13 @@ def test_lower_ids_after_six_quiet_days_are_a_new_sequence(gateway: Gateway) -> 
     assert [row[1] for row in gateway.jobs()] == [100, 5, 6]
 
 
+def test_a_clock_that_was_months_ahead_does_not_make_the_bot_deaf(gateway: Gateway) -> None:
+    gateway.ingest(message(100), now=NOW + 90 * 86400)
+
+    assert gateway.ingest(message(5)).adopted
+    assert gateway.inbox.cursor() == 6
+
+
 def test_a_jump_to_higher_ids_is_followed(gateway: Gateway) -> None:
     gateway.ingest(message(100))
 
