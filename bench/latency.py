@@ -1,26 +1,33 @@
 """An idle system: from the Bot API's answer to the first byte at the receiver.
 
-All processes run as an operator starts them. One message at a time, with a pause between
-two; then nothing for a while, to see what idling costs. The times are the monotonic
-clock's, taken right before the answer is written and when the receiver reads.
+All processes run as an operator starts them; the bare relay takes turns with them. One
+message at a time, with a pause between two; then nothing for a while, to see what idling
+costs. The times are the monotonic clock's, taken right before the answer is written and when
+the receiver reads.
 """
 
 import contextlib
 import random
+import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import psutil
 
-from bench import ours
+from bench import ours, relay
 from bench.bot_api import BotApi
 from bench.harness import (
     Json,
     Options,
     Section,
+    child,
     cpu_seconds,
+    environment,
     goal,
     interleaved,
     median,
@@ -32,6 +39,19 @@ from bench.peers.services import free_port
 CHAT: Final = 77
 SHORTEST_PAUSE: Final = 0.05  # seconds
 LONGEST_PAUSE: Final = 0.15
+OURS: Final = "Telegrammer"
+BARE: Final = "bare relay"
+FIGURES: Final = (
+    ("p50_ms", "Bot API answer to byte at the receiver, p50", "ms"),
+    ("p99_ms", "the same, p99", "ms"),
+    ("idle_percent", "idle CPU of all processes, of a core", "%"),
+)
+REMARKS: Final = [
+    "*bare relay*: two Python processes with a SQLite table between them, one that stores what"
+    " it polls and one that posts what it finds, woken like ours. No machine lets ours be faster.",
+    "Ours are four processes, one of them with nothing to do here; `resident` is their memory"
+    " after the messages.",
+]
 NAMES: Final = ("telegrammer_api", "telegrammer_poller", "telegrammer_dispatcher")
 
 
@@ -42,23 +62,33 @@ class _System:
     processes: dict[str, psutil.Process]
 
 
+Start = Callable[[], AbstractContextManager[_System]]
+
+
 def run(options: Options) -> Section:
-    """Measure messages and idling on a fresh system for each repeat."""
+    """Measure messages and idling on fresh systems for each repeat."""
     amount, idle = (40, 5.0) if options.quick else (300, 30.0)
-    values = interleaved({"idle system": lambda: _measure(amount, idle)}, options.repeats)
-    runs = values["idle system"]
+    values = interleaved(
+        {
+            OURS: lambda: _measure(_gateway, amount, idle),
+            BARE: lambda: _measure(_relay, amount, idle),
+        },
+        options.repeats,
+    )
+    runs = values[OURS]
     memory = [name for name in runs[0] if name.startswith("mib_")]
     largest = max(median(runs, name) for name in memory)
     return Section(
         name="latency",
         title="Latency and idling",
-        remarks=["Two API workers; `mib` is resident memory after the messages."],
-        columns=["what", "median of the repeats"],
+        remarks=REMARKS,
+        columns=["what", OURS, BARE],
         rows=[
-            ["Bot API answer to byte at the receiver, p50", f"{median(runs, 'p50_ms'):.2f} ms"],
-            ["the same, p99", f"{median(runs, 'p99_ms'):.2f} ms"],
-            ["idle CPU of all processes", f"{median(runs, 'idle_percent'):.2f} % of a core"],
-            *([f"resident: {name[4:]}", f"{median(runs, name):.1f} MiB"] for name in memory),
+            *(
+                [what, *(f"{median(found, name):.2f} {unit}" for found in values.values())]
+                for name, what, unit in FIGURES
+            ),
+            *([f"resident: {name[4:]}", f"{median(runs, name):.1f} MiB", ""] for name in memory),
         ],
         goals=[
             goal("ms at p50", median(runs, "p50_ms"), most=3),
@@ -70,8 +100,14 @@ def run(options: Options) -> Section:
     )
 
 
-def _measure(amount: int, idle: float) -> Json:
-    with _system() as system:
+def _measure(
+    start: Callable[[], AbstractContextManager[_System]], amount: int, idle: float
+) -> Json:
+    with start() as system:
+        system.api.send(CHAT)  # opens the connections
+        wait_until(lambda: system.sink.stats()["received"] == 1, 10, "the first message arrives")
+        system.api.sent_at.clear()
+        system.sink.forget_arrivals()
         for _ in range(amount):
             time.sleep(random.uniform(SHORTEST_PAUSE, LONGEST_PAUSE))
             system.api.send(CHAT)
@@ -95,13 +131,13 @@ def _memory(system: _System) -> Json:
     found: Json = {}
     for name, process in system.processes.items():
         found[f"mib_{name}"] = process.memory_info().rss / 2**20
-        for number, child in enumerate(process.children(), start=1):
-            found[f"mib_{name} worker {number}"] = child.memory_info().rss / 2**20
+        for number, worker in enumerate(process.children(), start=1):
+            found[f"mib_{name} worker {number}"] = worker.memory_info().rss / 2**20
     return found
 
 
 @contextlib.contextmanager
-def _system() -> Iterator[_System]:
+def _gateway() -> Iterator[_System]:
     with contextlib.ExitStack() as held:
         api = held.enter_context(BotApi.start())
         sink = held.enter_context(Sink.start())
@@ -115,8 +151,21 @@ def _system() -> Iterator[_System]:
             processes[name] = psutil.Process(started.pid)
         wait_until(lambda: api.polls > 0, 20, "the poller polls")
         wait_until(lambda: ours.running_components(database) == 3, 20, "all three run")
-        api.send(CHAT)  # opens the connections
-        wait_until(lambda: sink.stats()["received"] == 1, 10, "the first message arrives")
-        api.sent_at.clear()
-        sink.forget_arrivals()
+        yield _System(api, sink, processes)
+
+
+@contextlib.contextmanager
+def _relay() -> Iterator[_System]:
+    with contextlib.ExitStack() as held:
+        api = held.enter_context(BotApi.start())
+        sink = held.enter_context(Sink.start())
+        folder = held.enter_context(tempfile.TemporaryDirectory(prefix="bench-relay-"))
+        database = Path(folder, "relay.db")
+        relay.prepare(database)
+        processes = {}
+        for name, *where in (("store", api.url, database), ("forward", database, sink.port)):
+            command = [sys.executable, "-m", "bench.relay", name, *map(str, where)]
+            started = held.enter_context(child(command, env=environment()))
+            processes[name] = psutil.Process(started.pid)
+        wait_until(lambda: api.polls > 0, 20, "the relay polls")
         yield _System(api, sink, processes)
