@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from fire.campaign import Campaign, Report
+from fire.campaign import Campaign, Report, left_out
 from fire.soak import soak
 
 _SECONDS = 45.0  # of hazards in one round
@@ -40,6 +40,8 @@ def main() -> int:
 def campaigns(minutes: float, seed: int) -> bool:
     """Run one round after the other; tell whether all were good."""
     end = time.monotonic() + minutes * 60
+    for hazard, reason in left_out().items():
+        say(f"left out of every round: {hazard}: {reason}")
     reports: list[Report] = []
     while not reports or time.monotonic() < end:
         interval = _HURRIED if seed % 2 else None
@@ -51,6 +53,8 @@ def campaigns(minutes: float, seed: int) -> bool:
             f" {result.dead} dead, {result.losses} lost, {result.duplicates.total()} repeated,"
             f" {len(report.violations)} violations, {report.took:.0f} s"
         )
+        for step in report.left_out:
+            say(f"  left out: {step}")
         if report.violations:
             say(str(report))
         seed += 1
@@ -80,6 +84,7 @@ def _summary(reports: list[Report]) -> None:
                 "outcomes that a kill kept from the log": result.unlogged,
                 "violations": len(report.violations),
                 **{f"repeated: {cause}": n for cause, n in result.duplicates.items()},
+                **{f"subscriptions that {what}": n for what, n in result.upheavals.items()},
                 **report.counts,
             }
         )

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from fire.ledger import Ledger, Result
-from fire.plan import Step, draw
+from fire.plan import KINDS, Step, draw
 from fire.stack import TICK
 from fire.traffic import Caller, Crowd, People
-from fire.world import CHATS, KEYS, World, new_world, offers
+from fire.world import CHATS, KEYS, Disk, World, lacks, new_world
 from support.secrets import MARK
 
 _START: Final = 20.0  # seconds that a loaded machine may take to start all three
@@ -27,6 +27,8 @@ class Report:
 
     seed: int
     plan: list[Step]
+    left_out: list[str]
+    """Of the plan, what this machine lacks something for, each with the reason."""
     result: Result
     counts: dict[str, int]
     violations: list[str]
@@ -34,9 +36,10 @@ class Report:
 
     def __str__(self) -> str:
         steps = "\n".join(f"  {step}" for step in self.plan)
-        found = "\n".join(f"  {text}" for text in self.violations) or "  none"
+        found = _listed(self.violations)
         return (
             f"seed {self.seed}, {self.took:.0f} s\nplan:\n{steps}\n"
+            f"left out:\n{_listed(self.left_out)}\n"
             f"counts: {self.counts}\n{self.result}\nviolations:\n{found}"
         )
 
@@ -63,13 +66,23 @@ class Campaign:
             tempfile.TemporaryDirectory(prefix="fire-", ignore_cleanup_errors=True) as folder,
             new_world(Path(folder), self.switch_interval) as world,
         ):
-            plan = draw(self.seed, self.seconds, self.density, offers(world.disk))
-            self._burn(world, plan)
+            plan = draw(self.seed, self.seconds, self.density)
+            lack = lacks(world.disk)
+            left_out = [step for step in plan if step.hazard.needs in lack]
+            self._burn(world, [step for step in plan if step not in left_out])
             result = Ledger(world).compare()
             if world.diary.violations:
                 world.diary.violation(f"what the processes wrote is kept in {keep_logs(world)}")
             took = time.monotonic() - began
-            return Report(self.seed, plan, result, world.diary.counts, world.diary.violations, took)
+            return Report(
+                self.seed,
+                plan,
+                [f"{step}: {lack[step.hazard.needs]}" for step in left_out],
+                result,
+                world.diary.counts,
+                world.diary.violations,
+                took,
+            )
 
     def _burn(self, world: World, plan: list[Step]) -> None:
         world.stack.start()
@@ -102,6 +115,19 @@ class Campaign:
                 time.sleep(TICK)
         for step in steps:
             step.result()
+
+
+def left_out() -> dict[str, str]:
+    """Return the hazards that cannot be on this machine, each with the reason."""
+    with tempfile.TemporaryDirectory(prefix="fire-") as folder:
+        disk = Disk(Path(folder) / "disk")
+        disk.close()
+    lack = lacks(disk)
+    return {kind.__name__: lack[kind.needs] for kind in KINDS if kind.needs in lack}
+
+
+def _listed(texts: list[str]) -> str:
+    return "\n".join(f"  {text}" for text in texts) or "  none"
 
 
 def _take(step: Step, world: World, began: float) -> None:

@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from abc import ABC, abstractmethod
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from fire import receivers
 from fire.diary import Excuse
@@ -376,30 +376,3 @@ class Backup(Hazard):
         _, stderr = self._process.communicate(timeout=30)
         if b"Traceback" in stderr:
             world.diary.violation(f"backup: {stderr.decode()}")
-
-
-ALL: Final[tuple[type[Hazard], ...]] = (
-    # The oftener a kind stands here, the oftener it comes.
-    Kill,
-    Kill,
-    Kill,
-    Restart,
-    Pause,
-    Pause,
-    KillApiWorker,
-    ApiWorkersChange,
-    FullDisk,
-    NoMoreWrites,
-    ReadOnlyAtStart,
-    Locked,
-    LongReader,
-    ClockJump,
-    Polling,
-    Polling,
-    Poison,
-    BadReceivers,
-    BadReceivers,
-    BadReceivers,
-    NotificationGone,
-    Backup,
-)

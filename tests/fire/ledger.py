@@ -5,6 +5,7 @@ import sqlite3
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, field
+from math import inf
 
 from fire.book import Receipt, Said, Subscription
 from fire.stack import Line
@@ -29,6 +30,8 @@ class Result:
     """Messages that a receiver accepted more than once, by what allowed it."""
     sends: int = 0
     sent: int = 0
+    upheavals: Counter[str] = field(default_factory=Counter)
+    """Subscriptions with live jobs whose group moved, or that were deleted, by what they did."""
     unlogged: int = 0
     """Outcomes whose line a kill kept from being written."""
 
@@ -60,33 +63,49 @@ class Ledger:
         self._logged = Logged(world.stack.services["dispatcher"].lines)
         self._confirmed = world.telegram.confirmed()
         self._ends = sorted(world.diary.dispatcher_ends)
+        # A restart of the update ids makes them no order.
+        self._order = {said.update_id: at for at, said in enumerate(world.book.said)}
         with closing(sqlite3.connect(f"file:{world.database}?mode=ro", uri=True)) as database:
             self._dead = self._read(database)
+            self._chat_of = dict(database.execute("SELECT id, chat_id FROM subscriptions"))
 
     def compare(self) -> Result:
-        ids_of_text: dict[str, set[str]] = {}
-        for subscription in self._world.book.subscriptions:
-            receipts = self._world.book.receipts[subscription.number]
-            for receipt in receipts:
-                name = f"{subscription.number} {receipt.text}"
-                ids_of_text.setdefault(name, set()).add(receipt.delivery_id)
-            if subscription.id is not None:
-                self._compare_one(subscription, subscription.id, receipts)
-            elif receipts:
-                self._violation(f"callbacks for {subscription}, which nobody was granted")
-        for name, ids in ids_of_text.items():
-            if len(ids) > 1:
-                self._violation(f"{name}: several delivery ids {ids}")
+        book = self._world.book
+        for number, receipts in book.receipts.items():
+            self._compare_place(number, receipts)
+        for subscription in book.subscriptions:
+            if subscription.id is not None and subscription.same_as is None:
+                self._compare_one(subscription, subscription.id)
+                self._compare_row(subscription, subscription.id)
         self._compare_sends()
         self._compare_logs()
         return self._result
 
+    def _compare_place(self, number: int, receipts: list[Receipt]) -> None:
+        """All that came to one URL is somebody's, and no message has two ids."""
+        ids_of_text: dict[str, set[str]] = {}
+        for receipt in receipts:
+            ids_of_text.setdefault(receipt.text, set()).add(receipt.delivery_id)
+        for text, ids in ids_of_text.items():
+            if len(ids) > 1:
+                self._violation(f"{number} {text}: several delivery ids {ids}")
+        here = [each for each in self._world.book.subscriptions if each.place == number]
+        strange = {r.subscription for r in receipts} - {each.id for each in here}
+        # A key may go before its program was told the id.
+        for subscription in here:
+            if strange and subscription.id is None and subscription.left_at is not None:
+                subscription.id = strange.pop()
+        if strange:
+            self._violation(f"callbacks for {here} from {strange}, which nobody was granted")
+
     # -- deliveries ----------------------------------------------------------------------
 
-    def _compare_one(
-        self, subscription: Subscription, number: int, receipts: list[Receipt]
-    ) -> None:
-        chat = [said for said in self._world.book.said if said.chat_id == subscription.chat_id]
+    def _compare_one(self, subscription: Subscription, number: int) -> None:
+        receipts = self._receipts(subscription)
+        chats = {subscription.chat_id, subscription.granted_as}
+        if not self._is_retired(subscription):
+            chats |= {move.new for move in self._world.book.moves if move.old in chats}
+        chat = [said for said in self._world.book.said if said.chat_id in chats]
         said = {f"{BOT_ID}-{number}-{s.update_id}": s for s in chat}
         for receipt in receipts:
             if receipt.delivery_id not in said or said[receipt.delivery_id].text != receipt.text:
@@ -97,17 +116,35 @@ class Ledger:
         for receipt in receipts:
             came.setdefault(said[receipt.delivery_id].update_id, []).append(receipt)
         self._check_complete(subscription, number, chat, came)
+        self._check_end(subscription, receipts)
+        self._count_upheavals(subscription, came)
         for update_id, those in came.items():
             self._count_duplicates((number, update_id), those)
+
+    def _receipts(self, subscription: Subscription) -> list[Receipt]:
+        receipts = self._world.book.receipts[subscription.place]
+        return [each for each in receipts if each.subscription == subscription.id]
+
+    def _is_retired(self, subscription: Subscription) -> bool:
+        """Tell whether an equal one stood on the supergroup before its group moved."""
+        twins = [s for s in self._world.book.subscriptions if s.twin_of is subscription]
+        return any(twin.id is not None and twin.same_as is None for twin in twins)
 
     def _check_order(self, subscription: Subscription, update_ids: list[int]) -> None:
         """Let a message be repeated, but never after a later one has begun."""
         last = 0
-        for update_id in update_ids:
-            if update_id < last:
+        for place in (self._order[update_id] for update_id in update_ids):
+            if place < last:
                 self._violation(f"{subscription}: out of order {update_ids}")
                 return
-            last = update_id
+            last = place
+
+    def _check_end(self, subscription: Subscription, receipts: list[Receipt]) -> None:
+        """After a deletion the callback that is in flight may come, and nothing else."""
+        if subscription.left_at is not None:
+            late = [receipt for receipt in receipts if receipt.at > subscription.left_at]
+            if len(late) > 1:
+                self._violation(f"{subscription}: was deleted, and still gets {late}")
 
     def _check_complete(
         self,
@@ -138,12 +175,65 @@ class Ledger:
         Ingestion knows one moment when a subscription begins and one when it ends: what
         lies between two messages that came had to come as well.
         """
-        later = any(update_id > said.update_id for update_id in done)
-        earlier = any(update_id < said.update_id for update_id in done)
-        granted = subscription.granted_at is not None and subscription.granted_at < said.at
+        place = self._order[said.update_id]
+        later = any(self._order[update_id] > place for update_id in done)
+        earlier = any(self._order[update_id] < place for update_id in done)
+        granted = self._is_granted(subscription, said)
         if subscription.leaving_at is not None:
             return later and (granted or earlier)
         return granted or earlier
+
+    def _count_upheavals(self, subscription: Subscription, came: dict[int, list[Receipt]]) -> None:
+        """Count whether it had live jobs when its group moved, or when it was deleted."""
+        move = self._world.book.move_of(subscription.chat_id)
+        said = {s.update_id: s for s in self._world.book.said if move and s.chat_id == move.old}
+        moved_at = max((self._confirmed.get(update_id, inf) for update_id in said), default=inf)
+        if any(r.at > moved_at for update_id in said for r in came.get(update_id, [])):
+            what = "retired" if self._is_retired(subscription) else "followed their group"
+            self._result.upheavals[f"{what}, with live jobs"] += 1
+        if subscription.leaving_at is not None and self._had_jobs(subscription, came):
+            keys_went = {key.left_at for key in self._world.book.keys}
+            how = "with their key" if subscription.left_at in keys_went else "alone"
+            self._result.upheavals[f"were deleted {how}, with live jobs"] += 1
+
+    def _had_jobs(self, subscription: Subscription, came: dict[int, list[Receipt]]) -> bool:
+        assert subscription.leaving_at is not None
+        for said in self._world.book.said:
+            is_ingested = self._confirmed.get(said.update_id, inf) < subscription.leaving_at
+            is_its_own = is_ingested and self._is_granted(subscription, said)
+            if is_its_own and not any(r.accepted for r in came.get(said.update_id, [])):
+                return True
+        return False
+
+    def _is_granted(self, subscription: Subscription, said: Said) -> bool:
+        """Tell whether the answer that granted it came before the message was written.
+
+        Before the group moved, if it was granted on a group that has moved.
+        """
+        if subscription.granted_at is None or subscription.granted_as is None:
+            return False
+        if said.chat_id == subscription.granted_as:
+            return subscription.granted_at < said.at
+        move = self._world.book.move_of(subscription.granted_as)
+        return move is not None and move.new == said.chat_id and subscription.granted_at < move.at
+
+    def _compare_row(self, subscription: Subscription, number: int) -> None:
+        """What is left of the subscription in the database is what has to be."""
+        chat_id = self._chat_of.get(number)
+        move = self._world.book.move_of(subscription.granted_as or subscription.chat_id)
+        if subscription.leaving_at is not None:
+            is_right = chat_id is None or subscription.left_at is None
+        elif self._is_retired(subscription):
+            has_dead = any(owner == number for owner, _ in self._dead)
+            is_right = (chat_id is not None) == has_dead
+        elif move is None:
+            is_right = chat_id == subscription.granted_as
+        elif subscription.granted_at is not None and subscription.granted_at < move.at:
+            is_right = chat_id == move.new
+        else:
+            is_right = chat_id in (move.old, move.new)
+        if not is_right:
+            self._violation(f"{subscription}: stands for the chat {chat_id}")
 
     def _count_duplicates(self, key: Key, receipts: list[Receipt]) -> None:
         accepted = [receipt for receipt in receipts if receipt.accepted]
@@ -175,7 +265,7 @@ class Ledger:
                 self._violation(f"{send}: called {called[send.text]} times")
             if send.status == 200 and sent[send.text] != 1:
                 self._violation(f"{send}: a success that Telegram does not know")
-            if send.status == 422 and sent[send.text]:
+            if send.status in (401, 422) and sent[send.text]:
                 self._violation(f"{send}: refused, and sent all the same")
 
     # -- logs and database ------------------------------------------------------------------
@@ -185,6 +275,9 @@ class Ledger:
             if outcomes not in (["delivered"], ["dead"]) and not self._is_dropped(key, outcomes):
                 self._violation(f"{key}: logged {outcomes}")
         self._check_unlogged()
+        adopted = len(self._world.stack.services["poller"].events("new_update_ids"))
+        if adopted > self._world.book.restarts:
+            self._violation(f"{adopted} sequences adopted, {self._world.book.restarts} begun")
         for service in self._world.stack.services.values():
             for line in service.lines:
                 if any(sign in line.text for sign in ("Traceback", "traceback=", "Warning:")):
@@ -195,7 +288,7 @@ class Ledger:
                     self._violation(f"{service.name}: not an event: {line.text}")
 
     def _has_key(self, text: str) -> bool:
-        return any(key in text for key in self._world.keys.values())
+        return any(key.text in text for key in self._world.book.keys)
 
     def _is_dropped(self, key: Key, outcomes: list[str]) -> bool:
         left = {s.id for s in self._world.book.subscriptions if s.leaving_at is not None}
@@ -206,7 +299,9 @@ class Ledger:
         for subscription in self._world.book.subscriptions:
             if subscription.id is None or subscription.leaving_at is not None:
                 continue
-            for receipt in self._world.book.receipts[subscription.number]:
+            if subscription.same_as is not None:
+                continue
+            for receipt in self._receipts(subscription):
                 key = subscription.id, int(receipt.delivery_id.rpartition("-")[2])
                 if not receipt.accepted or key in self._logged.outcomes:
                     continue

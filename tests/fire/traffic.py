@@ -5,12 +5,13 @@ import json
 import random
 import threading
 import time
+from collections.abc import Set
 from typing import Final
 
 from fire.book import Send, Subscription
 from fire.diary import Excuse
 from fire.telegram_faults import SEND_FAULTS, send_fault
-from fire.world import CHATS, World
+from fire.world import FORESIGHTED, World
 from support.secrets import MARK
 from telegrammer_sandbox.faults import Fault
 
@@ -24,7 +25,12 @@ _GOODBYE: Final = 2.0
 _STRAY: Final = 15.0
 """Seconds: so long may a call whose caller is gone still come and meet another one's fault."""
 
+_MOVING: Final = 1.0
+"""Seconds that a group may take to become a supergroup."""
+
+_NO_KEY: Final = frozenset({(401, "UNAUTHORIZED")})
 _MOST_SUBSCRIPTIONS: Final = 12
+_FEWEST_SUBSCRIPTIONS: Final = 2
 
 Outcome = tuple[int, str]
 
@@ -45,7 +51,7 @@ class People:
         for _ in range(burst):
             self._count += 1
             text = f"{MARK}-said-{self._count}"
-            self._world.say(self._rng.choice(CHATS), text)
+            self._world.say(self._rng.choice(self._world.chats), text)
         return self._rng.expovariate(self._rate) * burst
 
 
@@ -58,20 +64,27 @@ class Caller:
         self._name = name
         self._key = world.keys[name]
         self._client: http.client.HTTPConnection | None = None
+        self._mine: list[Subscription] = []  # all that were asked for with this key
         self._open: list[Subscription] = []
         self._unsettled: list[Subscription] = []
         self._count = 0
 
     def act(self) -> float:
         """Do one thing; return the seconds until the next."""
+        self._begin_anew()
         acts = [self._send] * 4 + [self._look, self._list, self._subscribe, self._leave]
         if self._unsettled:
             acts += [self.settle] * 4
+        if self._world.coming is not None:
+            acts += [self._prepare] * 12
+        if self._world.is_leaving_time:
+            acts += [self._leave] * 8
         self._rng.choice(acts)()
         return self._rng.uniform(0.02, 0.2)
 
     def settle(self) -> None:
         """Ask again where no answer told what became of a subscription."""
+        self._begin_anew()
         for subscription in list(self._unsettled):
             if subscription.id is None:
                 self._ask_for(subscription)
@@ -80,14 +93,15 @@ class Caller:
 
     @property
     def is_settled(self) -> bool:
-        return not self._unsettled
+        return not self._unsettled and not self._has_lost_its_key
 
     def close(self) -> None:
         if self._client is not None:
             self._client.close()
 
-    def subscribe_to(self, chat_id: int) -> None:
-        subscription = self._world.book.new_subscription(self._name, chat_id)
+    def subscribe_to(self, chat_id: int, twin_of: Subscription | None = None) -> None:
+        subscription = self._world.book.new_subscription(chat_id, twin_of)
+        self._mine.append(subscription)
         self._unsettled.append(subscription)
         self._ask_for(subscription)
 
@@ -95,32 +109,74 @@ class Caller:
 
     def _subscribe(self) -> None:
         if len(self._open) < _MOST_SUBSCRIPTIONS:
-            self.subscribe_to(self._rng.choice(CHATS))
+            self.subscribe_to(self._rng.choice(self._world.chats))
+
+    def _prepare(self) -> None:
+        """Hear of a group that is about to move, and, as one of the two, of what it will be."""
+        coming = self._world.coming
+        if coming is None:
+            return
+        group, supergroup = coming
+        there = [each for each in self._open if each.chat_id == group]
+        if not there:
+            self.subscribe_to(group)
+        elif self._name == FORESIGHTED:
+            known = {id(each.twin_of) for each in self._mine}
+            for subscription in there:
+                if id(subscription) not in known:
+                    self.subscribe_to(supergroup, subscription)
 
     def _leave(self) -> None:
-        if self._open and self._rng.random() < 0.5:
-            subscription = self._open.pop(self._rng.randrange(len(self._open)))
+        # Whether a twin stood when the group moved decides what becomes of the other one.
+        found = [each for each in self._open if each.twin_of is None]
+        if len(found) > _FEWEST_SUBSCRIPTIONS and self._rng.random() < 0.5:
+            subscription = self._rng.choice(found)
+            self._open.remove(subscription)
             subscription.leaving_at = time.time()
             self._unsettled.append(subscription)
             self._ask_to_leave(subscription)
 
     def _ask_for(self, subscription: Subscription) -> None:
         url = self._world.receiver.url + subscription.path
-        body = {"chat_id": subscription.chat_id, "callback_url": url}
+        chat_id = self._world.book.now_called(subscription.chat_id)
+        body = {"chat_id": chat_id, "callback_url": url}
         answer = self._call("POST", "/subscribe", body, {(200, "")})
         if answer is not None and answer[0] == 200:
             subscription.id = json.loads(answer[1])["subscription_id"]
+            subscription.granted_as = chat_id
             subscription.granted_at = time.time()
             self._unsettled.remove(subscription)
-            self._open.append(subscription)
+            twin = subscription.twin_of
+            if twin is not None and twin.id == subscription.id:
+                subscription.same_as = twin  # the group had moved, and it with it
+            else:
+                self._open.append(subscription)
 
     def _ask_to_leave(self, subscription: Subscription) -> None:
         target = f"/subscriptions/{subscription.id}"
         allowed = {(204, ""), (404, "SUBSCRIPTION_NOT_FOUND")}
         answer = self._call("DELETE", target, None, allowed)
         if answer is not None and answer[0] in (204, 404):
-            subscription.left = True
+            subscription.left_at = time.time()
             self._unsettled.remove(subscription)
+
+    @property
+    def _has_lost_its_key(self) -> bool:
+        return self._world.keys[self._name] is not self._key
+
+    def _begin_anew(self) -> None:
+        """Take the new key, if the old one was deleted, and subscribe to everything again."""
+        if not self._has_lost_its_key:
+            return
+        assert self._key.leaving_at is not None
+        for subscription in self._mine:
+            leaving_at = subscription.leaving_at or self._key.leaving_at
+            subscription.leaving_at = min(leaving_at, self._key.leaving_at)
+            subscription.left_at = subscription.left_at or self._key.left_at
+        self._mine, self._open, self._unsettled = [], [], []
+        self._key = self._world.keys[self._name]
+        for chat_id in list(self._world.chats):
+            self.subscribe_to(chat_id)
 
     def _look(self) -> None:
         self._call("GET", "/health", None, {(200, ""), (503, "")})
@@ -129,9 +185,15 @@ class Caller:
         answer = self._call("GET", "/subscriptions", None, {(200, "")})
         if answer is None or answer[0] != 200 or self._unsettled:
             return
-        listed = {each["id"] for each in json.loads(answer[1])["subscriptions"]}
-        if listed != {subscription.id for subscription in self._open}:
-            self._world.diary.violation(f"GET /subscriptions: {listed}")
+        if self._key.leaving_at is not None:
+            return
+        # Those for a group that moved may have retired, or be of no use to anybody.
+        moves = self._world.book.moves
+        moved = {move.old for move in moves} | {move.new for move in moves}
+        rows = json.loads(answer[1])["subscriptions"]
+        listed = {each["id"] for each in rows if each["chat_id"] not in moved}
+        if listed != {each.id for each in self._open if each.chat_id not in moved}:
+            self._world.diary.violation(f"GET /subscriptions: {rows}")
 
     def _send(self) -> None:
         # One after the other: a fault is for whichever call comes next.
@@ -141,7 +203,8 @@ class Caller:
     def _send_alone(self) -> None:
         self._count += 1
         text = f"{MARK}-sent-{self._name}-{self._count}"
-        send = Send(text, self._rng.choice(CHATS), time.time())
+        chats = [*self._world.chats, *(move.old for move in self._world.book.moves)]
+        send = Send(text, self._rng.choice(chats), time.time())
         self._world.book.sends.append(send)
         fault = self._set_fault(send)
         answer = self._call("POST", "/send", {"chat_id": send.chat_id, "text": text}, None)
@@ -170,11 +233,20 @@ class Caller:
         if send.began - self._world.unanswered_at < _STRAY:
             return set().union(*(kind.told for kind in SEND_FAULTS.values()))
         told = set(SEND_FAULTS[send.fault].told) if met else {(200, "")}
+        told = self._told_of_move(send, told)
         if send.began - self._world.dropped_at < _GOODBYE:
             told.add((502, "UPSTREAM_UNAVAILABLE"))
         if self._world.diary.was(Excuse.SLOW, send.began, send.ended):
             told |= {(200, ""), (502, "UPSTREAM_UNAVAILABLE"), (504, "UPSTREAM_TIMEOUT")}
         return told
+
+    def _told_of_move(self, send: Send, told: set[Outcome]) -> set[Outcome]:
+        """What would be a success is a refusal where the group is a supergroup now."""
+        move = self._world.book.move_of(send.chat_id)
+        if move is None or (200, "") not in told:
+            return told
+        is_over = send.began > move.at + _MOVING
+        return (told - {(200, "")} if is_over else told) | {(422, "TELEGRAM_REJECTED")}
 
     # -- how it asks -------------------------------------------------------------------
 
@@ -199,7 +271,7 @@ class Caller:
             self._client = http.client.HTTPConnection(
                 "127.0.0.1", self._world.port, timeout=LONGEST_ANSWER
             )
-        headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
+        headers = {"Authorization": f"Bearer {self._key.text}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         self._client.request(method, target, data, headers)
         response = self._client.getresponse()
@@ -214,10 +286,11 @@ class Caller:
             self._client = None
 
     def _check(
-        self, what: str, answer: tuple[int, bytes], allowed: set[Outcome], began: float
+        self, what: str, answer: tuple[int, bytes], allowed: Set[Outcome], began: float
     ) -> None:
         self._world.diary.count("API answers")
         outcome = answer[0], _code(*answer)
+        allowed = self._allowed_by_key(allowed, began)
         if outcome in allowed:
             return
         if outcome in _STORAGE and self._world.diary.was(Excuse.STORAGE, began - 1, time.time()):
@@ -225,6 +298,13 @@ class Caller:
             return
         span = f"{began:.3f} to {time.time():.3f}"
         self._world.diary.violation(f"{what}: {outcome}, not one of {sorted(allowed)}, {span}")
+
+    def _allowed_by_key(self, allowed: Set[Outcome], began: float) -> Set[Outcome]:
+        """Once the key is gone no request that begins is let in, while it goes any may be."""
+        if self._key.leaving_at is None:
+            return allowed
+        is_gone = self._key.left_at is not None and self._key.left_at < began
+        return _NO_KEY if is_gone else allowed | _NO_KEY
 
 
 def _code(status: int, body: bytes) -> str:
