@@ -66,12 +66,6 @@ class Door:
         through = None if proxy is None else parse_proxy(proxy.reveal())
         self._line = Line(clock)
         self._wire = _Wire(self._line, Dialler(self._line, context, through), clock)
-        self._session = _Session()
-        self._session.trust_env = False
-        self._session.headers.clear()
-        self._session.headers.update(_HEADERS)
-        self._session.mount("http://", self._wire)
-        self._session.mount("https://", self._wire)
 
     def exchange(
         self,
@@ -104,7 +98,7 @@ class Door:
 
     def close(self) -> None:
         """Give everything back. The door is of no use afterwards."""
-        self._session.close()
+        self._wire.close()
         self._line.close()
 
     def _attempt(
@@ -112,9 +106,10 @@ class Door:
     ) -> Response | HttpError:
         self._line.begin(limits)
         try:
-            answer = self._session.request(
-                method, url, data=body, headers=headers, stream=True, allow_redirects=False
-            )
+            # Without a session, which only adds what is not wanted here: cookies, redirects,
+            # the environment's proxies and passwords.
+            request = requests.Request(method, url, {**_HEADERS, **headers}, data=body)
+            answer = self._wire.send(request.prepare())
             whole = _read_body(answer.raw, limits.size)
         except HttpError as error:
             failure = type(error)(error.reason)
@@ -125,14 +120,6 @@ class Door:
             return Response(answer.status_code, answer.headers, whole)
         self.drop()
         return failure
-
-
-class _Session(requests.Session):
-    def get_redirect_target(self, resp: requests.Response) -> str | None:
-        """Return None: there are no redirects.
-
-        ``allow_redirects=False`` alone still reads the redirect's body, without a bound.
-        """
 
 
 class _Wire(HTTPAdapter):
