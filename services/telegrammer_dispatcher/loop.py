@@ -183,7 +183,8 @@ class Dispatcher:
     def _refresh(self) -> None:
         self._version = self._database.changed_by_others()
         self._lanes.refresh(self._queue.lanes(), self._clock.now())
-        self._bot_id = self._queue.bot_id()
+        if self._bot_id is None:  # once bound, a database never changes its bot
+            self._bot_id = self._queue.bot_id()
         self._is_stale = False
 
     def _notice_clock_jump(self, now: float) -> None:

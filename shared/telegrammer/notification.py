@@ -23,14 +23,21 @@ def path_of(database: Path) -> Path:
 
 def touch(database: Path) -> None:
     """Wake the dispatcher. Failing to is no error: it looks by itself."""
+    file = path_of(database)
     with contextlib.suppress(OSError):
-        flags = os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        descriptor = os.open(path_of(database), flags, 0o600)
         try:
-            os.fchmod(descriptor, 0o600)  # whatever the umask was
-            os.utime(descriptor)
-        finally:
-            os.close(descriptor)
+            os.utime(file, follow_symlinks=False)
+        except FileNotFoundError:
+            _create(file)
+
+
+def _create(file: Path) -> None:
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+    descriptor = os.open(file, flags, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)  # whatever the umask was
+    finally:
+        os.close(descriptor)
 
 
 class Watch:
