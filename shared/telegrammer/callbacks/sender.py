@@ -6,6 +6,7 @@ own, ends every exchange at its total time whatever the receiver does, and sends
 request target byte for byte.
 """
 
+import contextlib
 import resource
 import select
 import threading
@@ -188,9 +189,8 @@ class Sender(Generic[K]):
         for descriptor, events in self._epoll.poll(max(0.0, seconds)):
             if descriptor in self._extra:
                 readable.add(descriptor)
-            elif descriptor in self._parked:  # closed by its receiver
-                self._parked.discard(descriptor)
-                self._epoll.unregister(descriptor)
+            elif descriptor in self._parked:
+                self._forget(descriptor)
             else:
                 self._multi.socket_action(descriptor, _curl_events(events))
         self._gather()
@@ -242,6 +242,16 @@ class Sender(Generic[K]):
             self._epoll.modify(descriptor, _EPOLL_OF[what])
         except FileNotFoundError:
             self._epoll.register(descriptor, _EPOLL_OF[what])
+
+    def _forget(self, descriptor: int) -> None:
+        """Take out an idle connection that its receiver has closed.
+
+        Or that libcurl has closed since the poll: for each event it also does whatever is
+        due, and the number then is nobody's or that of another file.
+        """
+        self._parked.discard(descriptor)
+        with contextlib.suppress(OSError):
+            self._epoll.unregister(descriptor)
 
     def __enter__(self) -> "Sender[K]":
         return self

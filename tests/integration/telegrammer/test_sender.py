@@ -1,5 +1,6 @@
 """The sender against receivers that misbehave at every byte."""
 
+import contextlib
 import gzip
 import socket
 import threading
@@ -235,6 +236,53 @@ def test_an_idle_connection_that_its_receiver_closes_wakes_nobody_twice(receiver
         began = time.monotonic()
         assert sender.wait(0.3) == ([], set())
         assert time.monotonic() - began >= 0.29
+
+
+def test_one_event_may_end_what_the_next_of_its_batch_is_about() -> None:
+    """With every event libcurl runs what is due: both POSTs time out with the first answer."""
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    with contextlib.ExitStack() as held, Sender[int](2, 1.0, 0.5) as sender:
+        for listener in listeners:
+            held.enter_context(listener)
+        began = time.monotonic()
+        for key, listener in enumerate(listeners):
+            sender.start(key, post(f"http://127.0.0.1:{listener.getsockname()[1]}"))
+        sender.push()
+        ends = [held.enter_context(listener.accept()[0]) for listener in listeners]
+        for _ in range(2):
+            sender.wait(0.05)  # the requests go out
+        time.sleep(max(0, began + 0.52 - time.monotonic()))  # a lock holds up the caller
+        for end in ends:
+            end.recv(9999)
+            end.sendall(OK + b"Content-Length: 0\r\n\r\n")
+
+        answers = collect(sender, 2)
+
+    assert {answer.reason for answer in answers.values()} == {"timeout"}
+
+
+def test_an_idle_connection_may_be_closed_by_both_sides_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By libcurl, which keeps too many, with the event before that of its receiver's close."""
+    monkeypatch.setattr("telegrammer.callbacks.sender._idle_connections", lambda _slots: 1)
+    with contextlib.ExitStack() as held, Sender[int](4, 1.0, 5.0) as sender:
+        ends = []
+        for key in range(2):
+            listener = held.enter_context(socket.create_server(("127.0.0.1", 0)))
+            sender.start(key, post(f"http://127.0.0.1:{listener.getsockname()[1]}"))
+            sender.push()
+            ends.append(held.enter_context(listener.accept()[0]))
+            sender.wait(0.05)
+            ends[key].recv(9999)
+            if key == 0:
+                ends[0].sendall(OK + b"Content-Length: 0\r\n\r\n")
+                collect(sender, 1)
+        ends[1].sendall(OK + b"Content-Length: 0\r\n\r\n")
+        ends[0].close()
+        time.sleep(0.05)  # both are there
+
+        assert collect(sender, 1) == {1: Answer(200)}
 
 
 def test_descriptors_that_come_back_with_other_connections_are_watched(receiver: Receiver) -> None:
