@@ -114,6 +114,8 @@ class Book:
 
     said: list[Said] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
+    sequence_begins: int = 0
+    """Where in ``said`` the newest sequence of update ids begins."""
     restarts: int = 0
     """How often Telegram began a sequence of update ids below the last one."""
     keys: list[Key] = field(default_factory=list)

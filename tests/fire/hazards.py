@@ -15,8 +15,9 @@ from typing import ClassVar
 
 from fire import receivers
 from fire.diary import Excuse
-from fire.telegram_faults import POLL_FAULTS, poll_fault
+from fire.telegram_faults import POLL_FAULTS, poll_fault, replay
 from fire.world import World
+from telegrammer_sandbox.faults import Fault
 
 
 class Hazard(ABC):
@@ -284,6 +285,26 @@ class Polling(Hazard):
         world.telegram.remove_fault(self._fault)
         world.telegram.release()
         world.revive_poller()
+
+
+class Replay(Hazard):
+    """An answer to getUpdates comes once more, with nothing in it that is new."""
+
+    resources = ("getUpdates",)
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__(rng)
+        self._fault: Fault | None = None
+
+    def start(self, world: World) -> None:
+        said = world.last_heard()
+        if said is not None:
+            self._fault = replay(said.update_id, said.chat_id, said.text)
+            world.telegram.set_fault(self._fault)
+
+    def heal(self, world: World) -> None:
+        if self._fault is not None and not world.telegram.remove_fault(self._fault):
+            world.diary.count("replayed answers")
 
 
 class Poison(Hazard):

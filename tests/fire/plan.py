@@ -25,6 +25,7 @@ KINDS: Final[tuple[type[Hazard], ...]] = (
     hazards.ClockJump,
     hazards.Polling,
     hazards.Polling,
+    hazards.Replay,
     hazards.Poison,
     hazards.BadReceivers,
     hazards.BadReceivers,

@@ -104,6 +104,15 @@ def send_fault(name: str) -> Fault:
     return _fault("sendMessage", SEND_FAULTS[name], times=1)
 
 
+def replay(update_id: int, chat_id: int, text: str) -> Fault:
+    """Let getUpdates answer once with a message that it gave before."""
+    chat = {"id": chat_id, "type": "private" if chat_id > 0 else "supergroup"}
+    message = {"message_id": 1, "date": 1, "chat": chat, "text": text}
+    body = {"ok": True, "result": [{"update_id": update_id, "message": message}]}
+    kind = Kind({"status": 200, "body": json.dumps(body)}, _GOOD)
+    return _fault("getUpdates", kind, times=1)
+
+
 def _fault(method: str, kind: Kind, times: int | None) -> Fault:
     build: Callable[..., Fault] = Fault
     return build(method=method, times=times, **kind.fault)

@@ -238,8 +238,17 @@ class World:
         with self.talking:
             if self.telegram.restart_ids(first):
                 self.book.restarts += 1
+            self.book.sequence_begins = len(self.book.said)
             self.say(self.chats[0], f"{MARK}-after-a-week-{first}")
         self.diary.count("new sequences of update ids")
+
+    def last_heard(self) -> Said | None:
+        """Return somebody's newest words under the present update ids that were acknowledged."""
+        confirmed = self.telegram.confirmed()
+        with self.talking:
+            said = self.book.said[self.book.sequence_begins :]
+        heard = (s for s in reversed(said) if s.update_id in confirmed and MARK in s.text)
+        return next(heard, None)
 
     def cursor(self) -> int:
         """Return the update id that the poller asks for next; 0 when it cannot be read."""
