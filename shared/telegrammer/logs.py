@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import re
+import select
 import sys
 import time
 import traceback
@@ -62,7 +63,7 @@ class Log:
     @staticmethod
     @contextlib.contextmanager
     def together() -> Iterator[None]:
-        """Write the block's lines in one piece, at its end. For one thread at a time."""
+        """Write the block's lines at its end, many in a piece. For one thread at a time."""
         with _lines.held():
             yield
 
@@ -117,8 +118,7 @@ class _Lines:
         self.least_level = least_level
         self._as_json = as_json
         self._secrets = sorted(secrets, key=len, reverse=True)
-        self._second = -1
-        self._time = ""
+        self._stamped = (-1, "")  # in one piece: threads read it
         self._held: list[str] | None = None
 
     @contextlib.contextmanager
@@ -128,7 +128,14 @@ class _Lines:
             yield
         finally:
             self._held = None
-            self._put("".join(held))
+            piece = ""
+            for line in held:
+                # Longer pieces may be torn where other processes write into the same pipe.
+                if len(piece) + len(line) > select.PIPE_BUF:
+                    self._put(piece)
+                    piece = ""
+                piece += line
+            self._put(piece)
 
     def write(self, level: int, component: str, event: str, fields: Fields) -> None:
         for name, value in fields.items():
@@ -155,10 +162,11 @@ class _Lines:
 
     def _stamp(self, when: float) -> str:
         second = int(when)
-        if second != self._second:
-            self._second = second
-            self._time = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        return f"{self._time}.{int((when - second) * 1000):03d}Z"
+        stamped, text = self._stamped
+        if second != stamped:
+            text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+            self._stamped = (second, text)
+        return f"{text}.{int((when - second) * 1000):03d}Z"
 
     def _redacted(self, text: str) -> str:
         for secret in self._secrets:
@@ -177,12 +185,13 @@ class _OfLibraries(logging.Handler):
         self._component = component
 
     def emit(self, record: logging.LogRecord) -> None:
+        fields: Fields = {"logger": record.name}
         try:
-            fields: Fields = {"logger": record.name, "message": record.getMessage()}
-        except (TypeError, ValueError):  # its arguments do not fit its message
-            fields = {"logger": record.name, "message": str(record.msg)}
-        if record.exc_info and record.exc_info[0]:
-            fields["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+            fields["message"] = record.getMessage()
+            if record.exc_info and record.exc_info[0]:
+                fields["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+        except Exception:  # noqa: BLE001  (whatever does not fit: a log never fails who writes it)
+            fields["message"] = "(cannot be shown)"
         level = max(least for least in _NAMES if least <= max(record.levelno, logging.DEBUG))
         _lines.write(level, self._component, "library", fields)
 

@@ -135,14 +135,29 @@ def test_lines_kept_together_are_written_at_the_end_of_the_block_even_a_failed_o
     assert events == ["a", "b", "c"]
 
 
-def test_a_library_whose_message_does_not_fit_its_arguments_harms_nobody(
-    capsys: pytest.CaptureFixture[str],
+class Unprintable:
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("message", "argument"),
+    [
+        ("%d done", "one"),
+        ("%(a)s", {"b": 1}),
+        ("%c", -1),
+        ("%s", Unprintable()),
+        (Unprintable(), 1),
+    ],
+)
+def test_a_library_whose_message_cannot_be_made_is_not_harmed(
+    message: object, argument: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
     set_up()
-    logging.getLogger("urllib3").warning("%d done", "one")
+    logging.getLogger("urllib3").warning(message, argument)
 
     (line,) = capsys.readouterr().err.splitlines()
-    assert parse_event(line)["message"] == "%d done"
+    assert parse_event(line)["message"] == "(cannot be shown)"
 
 
 def test_lines_below_the_level_are_not_written(capsys: pytest.CaptureFixture[str]) -> None:
