@@ -49,7 +49,8 @@ class Lanes:
             elif entry.place is _Place.DELAYED and entry.due_at != lane.due_at:
                 self._put(entry, lane.due_at, now)
         for lane_id in gone:
-            if self._entries[lane_id].place is not _Place.BUSY:
+            # A ready one turns out to be empty at its take.
+            if self._entries[lane_id].place is _Place.DELAYED:
                 self.forget(lane_id)
 
     def take(self, now: float) -> int | None:

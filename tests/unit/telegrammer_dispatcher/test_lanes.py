@@ -106,13 +106,27 @@ def test_a_refresh_leaves_busy_lanes_alone() -> None:
 
 
 def test_a_lane_without_jobs_is_forgotten_and_may_come_back() -> None:
+    """A ready one is found empty at its take, and forgotten then."""
     lanes = filled(lane(1), lane(2, due_at=150))
     lanes.refresh([], 100)
+    assert take_all(lanes, now=200) == [1]
+    lanes.forget(1)
     assert take_all(lanes, now=200) == []
 
-    lanes.refresh([lane(1)], 200)
+    lanes.refresh([lane(1), lane(2)], 100)
+    assert sorted(take_all(lanes)) == [1, 2]
 
-    assert take_all(lanes, now=200) == [1]
+
+def test_a_lane_that_comes_and_goes_gets_no_second_turn() -> None:
+    lanes = filled(lane(1), lane(2))
+    for _ in range(3):
+        lanes.refresh([lane(2)], 100)
+        lanes.refresh([lane(1), lane(2)], 100)
+
+    first = lanes.take(100)
+    assert first == 1
+    lanes.ready(first)
+    assert take_all(lanes) == [2, 1]
 
 
 def test_a_held_lane_is_not_due() -> None:
