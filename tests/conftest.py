@@ -3,11 +3,16 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from support.processes import Processes
 from support.sandbox import TOKEN, Sandbox
 from support.secrets import Secrets, listen_to_log
+
+# A slow machine is no failure.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session", autouse=True)

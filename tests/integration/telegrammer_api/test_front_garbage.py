@@ -66,7 +66,6 @@ def answers(client: RawClient, data: bytes) -> None:
 
 @settings(
     max_examples=150,
-    deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -81,7 +80,6 @@ def test_any_bytes_get_a_well_formed_answer_or_a_close(front: Front, data: bytes
 
 @settings(
     max_examples=10,
-    deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

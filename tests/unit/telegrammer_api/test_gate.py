@@ -299,7 +299,7 @@ latin = st.text(st.characters(max_codepoint=255), max_size=40)
 targets = st.sampled_from([path for _, path in ROUTES]) | latin
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(target=targets, query=latin, method=st.sampled_from(METHODS) | latin, authorization=latin)
 def test_no_head_is_too_strange(
     api: Api, target: str, query: str, method: str, authorization: str
