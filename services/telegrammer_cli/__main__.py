@@ -7,7 +7,7 @@ import click
 
 from telegrammer import __version__, logs
 from telegrammer.errors import ExitError, StorageUnavailable
-from telegrammer.options import setting_options
+from telegrammer.options import run_command, setting_options
 from telegrammer_cli import check, config, database, deliveries, keys, sandbox, status
 from telegrammer_cli.commands import Commands, hide_settings
 from telegrammer_cli.output import complain, give_up_standard_output
@@ -75,7 +75,7 @@ def main() -> NoReturn:
     logs.set_up("cli", "text", "info", [])
     log = logs.Log("cli")
     try:
-        commands(prog_name="telegrammer")
+        run_command(commands, "telegrammer")
     except ExitError as error:
         complain(f"Error: {error}")
         sys.exit(error.status)
@@ -91,7 +91,6 @@ def main() -> NoReturn:
         sys.exit(1)
     finally:
         logs.finish()
-    raise AssertionError("click exits by itself")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The settings as options of every command, and an ending that names its reason."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -47,12 +48,24 @@ def run_daemon(name: str, summary: str, main: Callable[[settings.Settings], None
     @setting_options
     @click.version_option(__version__, prog_name=name)
     def command(**values: str | None) -> None:
-        status = _run(name.removeprefix("telegrammer-"), values, main)
-        logs.finish()
-        sys.exit(status)
+        sys.exit(_run(name.removeprefix("telegrammer-"), values, main))
 
-    command(prog_name=name)
-    raise AssertionError("click exits by itself")
+    try:
+        run_command(command, name)
+    finally:
+        logs.finish()
+
+
+def run_command(command: click.Command, name: str) -> NoReturn:
+    """Run it and exit; wrong usage ends with 2, even where nobody can read why."""
+    try:
+        sys.exit(command.main(prog_name=name, standalone_mode=False))
+    except click.ClickException as error:
+        with contextlib.suppress(OSError):
+            error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:  # Ctrl-C
+        sys.exit(1)
 
 
 def _run(

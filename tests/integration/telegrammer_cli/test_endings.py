@@ -103,7 +103,12 @@ def test_a_full_output_ends_with_1_and_one_line(
 
 @pytest.mark.parametrize(
     ("command", "status"),
-    [(("list-keys",), 0), (("delete-key", "x"), 1), (("--port", "x", "list-keys"), 78)],
+    [
+        (("list-keys",), 0),
+        (("delete-key", "x"), 1),
+        (("nonsense",), 2),
+        (("--port", "x", "list-keys"), 78),
+    ],
 )
 def test_a_full_standard_error_does_not_change_the_exit_status(
     processes: Processes, gateway: Gateway, command: tuple[str, ...], status: int
