@@ -90,9 +90,9 @@ def _summary(reports: list[Report]) -> None:
         )
     say(f"rounds {len(reports)}")
     for name in ("messages", "deliveries", "losses", "violations"):
-        say(f"{name:40} {figures.pop(name, 0):8}")
+        say(f"{name:60} {figures.pop(name, 0):8}")
     for name, number in sorted(figures.items()):
-        say(f"{name:40} {number:8}")
+        say(f"{name:60} {number:8}")
 
 
 def say(text: str) -> None:
