@@ -235,15 +235,16 @@ class Dispatcher:
         self._sender.start(flight, Post(url.origin, url.target, body, flight.delivery_id))
 
     def _log_round(self, this: Round) -> None:
-        for flight, answer, outcome in this.settled:
-            self._log_outcome(flight, answer, outcome)
+        now = self._clock.monotonic()
+        for flight, outcome in this.settled:
+            self._log_outcome(flight, outcome, round((now - flight.began) * 1000))
         for job, reason in this.buried:
             self._log.error(
                 "dead", job=job.id, subscription=job.subscription_id, update=job.update_id,
                 attempt=job.attempt_count, reason=reason,
             )  # fmt: skip
 
-    def _log_outcome(self, flight: Flight, answer: Answer, outcome: Outcome) -> None:
+    def _log_outcome(self, flight: Flight, outcome: Outcome, ms: int) -> None:
         write = self._log.info
         more: Fields = {}
         if outcome.result is Result.DEAD:
@@ -259,7 +260,7 @@ class Dispatcher:
             update=job.update_id,
             attempt=flight.attempt,
             attempts=self._rules.budget.attempts,
-            reason=answer.reason,
-            ms=round((self._clock.monotonic() - flight.began) * 1000),
+            reason=outcome.reason,
+            ms=ms,
             **more,
         )

@@ -36,7 +36,7 @@ class Round:
         self._now = now
         self._taken: list[int] = []
         self._emptied: list[int] = []
-        self.settled: list[tuple[Flight, Answer, Outcome]] = []
+        self.settled: list[tuple[Flight, Outcome]] = []
         self.buried: list[tuple[Job, str]] = []
         self.claimed: list[Flight] = []
 
@@ -44,7 +44,7 @@ class Round:
         """Write the outcome of each delivery that ended."""
         for flight, answer in ended:
             outcome = settle(turn, flight, answer, self._budget, now=self._now, spread=spread())
-            self.settled.append((flight, answer, outcome))
+            self.settled.append((flight, outcome))
             if outcome.retry_at is None:
                 self._lanes.ready(flight.job.subscription_id)
             else:

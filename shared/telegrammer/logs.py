@@ -147,7 +147,7 @@ class _Lines:
             line = json.dumps(head | fields)
         else:
             head_text = f"time={when} level={_NAMES[level]} component={component} event={event}"
-            line = " ".join([head_text, *[f"{name}={_value(fields[name])}" for name in fields]])
+            line = " ".join([head_text, *[f"{n}={_value(v)}" for n, v in fields.items()]])
         if self._held is None:
             self._put(line + "\n")
         else:
@@ -196,7 +196,9 @@ class _OfLibraries(logging.Handler):
         _lines.write(level, self._component, "library", fields)
 
 
-def _value(value: Field) -> str:
+def _value(value: Field) -> str | int:
+    if type(value) is int:
+        return value
     if isinstance(value, str):
         return value if _PLAIN.fullmatch(value) else json.dumps(value)
     if isinstance(value, bool):
