@@ -180,6 +180,14 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
             sig = signal.SIGTERM
         super().signal(sig, frame)
 
+    def wait_for_signals(self, timeout: float = 1.0) -> list[int]:
+        """Wait for longer than gunicorn would: what happens comes as a signal.
+
+        Only a stuck worker does not, and that one is given ``stuck_timeout``.
+        """
+        found: list[int] = super().wait_for_signals(max(timeout, self.timeout / 6))
+        return found
+
     def handle_usr2(self) -> None:
         """Do nothing: a second master could not bind the address."""
 

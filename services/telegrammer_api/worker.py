@@ -12,6 +12,7 @@ thread; while in the pool the main thread only watches its time in the queue.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
@@ -59,7 +60,7 @@ LONGEST_LINE: Final = 4094
 
 _LINGER: Final = 2.0
 _FRESH: Final = 0.1  # a head that takes longer is a slow one
-_TURN: Final = 1.0  # at least this often the heartbeat is shown and the parent looked for
+_TURN: Final = 1.0  # at least this often the parent is looked for, where the kernel tells nothing
 _LAST_CALL: Final = 0.2  # while stopping: for a request that is on its way
 _SPARE_CONNECTIONS: Final = 512  # beside those with a request
 _SPARE_DESCRIPTORS: Final = 64  # for the application, logs and the like
@@ -101,7 +102,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
         log.info("worker_started", pid=self.pid)
         try:
             while self.alive and os.getppid() == self.ppid:
-                self._turn()
+                self._turn(self._longest_turn)
             self._stop()
         finally:
             self._close()
@@ -129,6 +130,16 @@ class FrontWorker(Worker):  # type: ignore[misc]
         self._epoll = select.epoll()
         self._epoll.register(self.PIPE[0], select.EPOLLIN)
         self._epoll.register(self._listener, _READ)
+        self._watch_parent()
+
+    def _watch_parent(self) -> None:
+        """Let the master's end wake this worker, so that it need not look once a second."""
+        self._longest_turn = _TURN
+        with contextlib.suppress(OSError):  # a sandbox may forbid it
+            parent = os.pidfd_open(self.ppid)
+            self._opened.callback(os.close, parent)
+            self._epoll.register(parent, _READ)
+            self._longest_turn = self.app.limits.stuck_timeout / 3
 
     def _build_rooms(self) -> None:
         limits, timeout = self.app.limits, self._request_timeout
@@ -168,7 +179,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
 
     # -- the main thread's turn -----------------------------------------------------
 
-    def _turn(self, at_most: float = _TURN) -> None:
+    def _turn(self, at_most: float) -> None:
         """Wait for something to do, at most so many seconds, and do it."""
         self.notify()
         for descriptor, _ in self._epoll.poll(min(self._patience(), at_most)):

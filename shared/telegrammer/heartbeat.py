@@ -45,18 +45,18 @@ class Heartbeat:
     ) -> None:
         """Say what the process does now; ``failures`` counts those in a row."""
         with self._lock:
-            row = replace(
-                self._row,
+            old = self._row
+            said = (old.state, old.reason, old.consecutive_failures, old.update_id)
+            if said == (state, reason, failures, update_id):
+                return
+            self._row = replace(
+                old,
                 state=state,
+                since=old.since if state == old.state else int(self._clock.now()),
                 reason=reason,
                 consecutive_failures=failures,
                 update_id=update_id,
             )
-            if row == self._row:
-                return
-            if state != self._row.state:
-                row = replace(row, since=int(self._clock.now()))
-            self._row = row
             self._write()
 
     def succeeded(self) -> None:
