@@ -49,8 +49,8 @@ FIGURES: Final = (
 REMARKS: Final = [
     "*bare relay*: two Python processes with a SQLite table between them, one that stores what"
     " it polls and one that posts what it finds, woken like ours. No machine lets ours be faster.",
-    "Ours are five processes, the three of the API with nothing to do here; `resident` is their memory"
-    " after the messages.",
+    "Ours are five processes, the three of the API with nothing to do here; `resident` is their"
+    " memory after the messages.",
 ]
 NAMES: Final = ("telegrammer_api", "telegrammer_poller", "telegrammer_dispatcher")
 
