@@ -2,8 +2,10 @@
 
 import contextlib
 import hashlib
+import io
 import json
 import logging
+import select
 from collections.abc import Iterator
 
 import pytest
@@ -133,6 +135,30 @@ def test_lines_kept_together_are_written_at_the_end_of_the_block_even_a_failed_o
     assert before == ""
     events = [parse_event(line)["event"] for line in capsys.readouterr().err.splitlines()]
     assert events == ["a", "b", "c"]
+
+
+def test_lines_kept_together_go_out_in_pieces_that_a_shared_pipe_keeps_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A write of up to PIPE_BUF bytes is never torn by another process's (POSIX, ``write``)."""
+    set_up()
+    pieces: list[str] = []
+
+    class Pipe(io.StringIO):
+        def write(self, text: str) -> int:
+            pieces.append(text)
+            return len(text)
+
+    monkeypatch.setattr("sys.stderr", Pipe())
+    log = Log("dispatcher")
+    with log.together():
+        for job in range(200):
+            log.info("delivered", job=job, reason="http_200")
+
+    assert 2 < len(pieces) < 20
+    assert all(len(piece) <= select.PIPE_BUF and piece.endswith("\n") for piece in pieces)
+    jobs = [parse_event(line)["job"] for line in "".join(pieces).splitlines()]
+    assert jobs == [str(job) for job in range(200)]
 
 
 class Unprintable:
