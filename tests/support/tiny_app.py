@@ -23,6 +23,18 @@ def opened() -> Iterator[front.Application]:
 
 
 @contextlib.contextmanager
+def without_pidfd() -> Iterator[front.Application]:
+    """Forbid the worker what an old container's system call filter forbids."""
+
+    def refuse(_pid: int) -> int:
+        raise PermissionError
+
+    os.pidfd_open = refuse  # type: ignore[assignment]
+    with opened() as found:
+        yield found
+
+
+@contextlib.contextmanager
 def slow() -> Iterator[front.Application]:
     """Take half a second to open."""
     time.sleep(0.5)

@@ -205,8 +205,10 @@ def test_a_stop_right_after_the_start_is_not_lost() -> None:
             assert front.stop() < 3.0
 
 
-def test_workers_leave_and_free_the_port_when_the_master_is_killed() -> None:
-    with Front(workers=2) as front, front.ready(2).client() as client:
+@pytest.mark.parametrize("application", ["opened", "without_pidfd"])
+def test_workers_leave_and_free_the_port_when_the_master_is_killed(application: str) -> None:
+    app = f"support.tiny_app:{application}"
+    with Front(app, workers=2) as front, front.ready(2).client() as client:
         workers = front.workers()
         client.send(request("/sleep/0.8"))
         assert until(lambda: busy(front))
