@@ -21,7 +21,7 @@ from telegrammer.model import State
 from telegrammer.notification import Watch
 from telegrammer.process import Stop
 from telegrammer.store.connection import Database
-from telegrammer.store.queue import Queue
+from telegrammer.store.queue import Marks, Queue
 from telegrammer_dispatcher.delivery import Budget, Flight, Outcome, Result
 from telegrammer_dispatcher.lanes import Lanes
 from telegrammer_dispatcher.round import Ended, Round
@@ -71,7 +71,9 @@ class Dispatcher:
         self._lanes = Lanes()
         self._ended: Ended = []  # answers whose outcome is not written yet
         self._bot_id: int | None = None
-        self._is_stale = True  # the lanes must be read from the database
+        self._is_stale = True  # the database may hold jobs that the lanes do not
+        self._must_reload = True  # and the lanes may be wrong about those that they hold
+        self._marks = Marks(0, 0)
         self._version = 0
         self._is_stopping = False
         self._offset = clock.now() - clock.monotonic()
@@ -182,7 +184,14 @@ class Dispatcher:
 
     def _refresh(self) -> None:
         self._version = self._database.changed_by_others()
-        self._lanes.refresh(self._queue.lanes(), self._clock.now())
+        marks = self._queue.marks()
+        if self._must_reload or marks.revivals != self._marks.revivals:
+            take_in, after = self._lanes.reload, 0
+        else:
+            take_in, after = self._lanes.add, self._marks.newest
+        self._must_reload = True  # should it break off on its way
+        take_in(self._queue.live(after, marks.newest))
+        self._must_reload, self._marks = False, marks
         if self._bot_id is None:  # once bound, a database never changes its bot
             self._bot_id = self._queue.bot_id()
         self._is_stale = False
@@ -196,7 +205,7 @@ class Dispatcher:
     def _clock_moved(self, seconds: float) -> None:
         # Due times were written on the old clock: waiting must not grow by the jump.
         self._queue.see_clock(int(self._clock.now()), set_back=max(0, math.ceil(-seconds)))
-        self._is_stale = True
+        self._is_stale = self._must_reload = True
         self._log.warning("clock_jumped", seconds=round(seconds, 1))
 
     def _purge(self) -> None:
@@ -219,7 +228,7 @@ class Dispatcher:
                 this.claim(turn, self._bot_id or 0, free, self._clock.monotonic())
         except StorageUnavailable:
             this.undo(self._ended)
-            self._is_stale = True
+            self._is_stale = self._must_reload = True
             raise
         this.committed()
         self._ended = []
@@ -227,7 +236,7 @@ class Dispatcher:
 
     def _start(self, flight: Flight) -> None:
         try:
-            url = _parsed(self._lanes.url(flight.job.subscription_id))
+            url = _parsed(flight.job.callback_url)
         except ValueError:  # the row was written by something else than this gateway
             self._ended.append((flight, Answer(error="bad_url")))
             return

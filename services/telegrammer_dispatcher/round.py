@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from telegrammer.callbacks.outcome import Answer
-from telegrammer.store.queue import Job, Turn
+from telegrammer.store.queue import Job, Queued, Turn
 from telegrammer_dispatcher.delivery import (
     Budget,
     Flight,
@@ -34,8 +34,8 @@ class Round:
         self._lanes = lanes
         self._budget = budget
         self._now = now
-        self._taken: list[int] = []
-        self._emptied: list[int] = []
+        self._taken: list[Queued] = []
+        self._delayed: list[tuple[int, int]] = []  # lane, due time
         self.settled: list[tuple[Flight, Outcome]] = []
         self.buried: list[tuple[Job, str]] = []
         self.claimed: list[Flight] = []
@@ -46,41 +46,41 @@ class Round:
             outcome = settle(turn, flight, answer, self._budget, now=self._now, spread=spread())
             self.settled.append((flight, outcome))
             if outcome.retry_at is None:
-                self._lanes.ready(flight.job.subscription_id)
+                self._lanes.done(flight.job.subscription_id)
             else:
-                self._lanes.delay(flight.job.subscription_id, outcome.retry_at)
+                self._delayed.append((flight.job.subscription_id, outcome.retry_at))
 
     def claim(self, turn: Turn, bot_id: int, free: int, began: float) -> None:
         """Claim up to ``free`` due jobs; ``began`` is on the monotonic clock."""
         for _ in range(_LOOKS):
             if len(self.claimed) == free:
                 return
-            lane = self._lanes.take(self._now)
-            if lane is None:
+            taken = self._lanes.take(self._now)
+            if taken is None:
                 return
-            self._taken.append(lane)
-            job = turn.head(lane)
-            if job is None:
-                self._emptied.append(lane)
+            self._taken.append(taken)
+            job = turn.job(taken.id)
+            if job is None:  # it went with its subscription
+                self._lanes.done(taken.subscription_id)
             elif reason := spent(job, self._budget, self._now):
                 turn.dead(job.id, int(self._now), reason)
                 self.buried.append((job, reason))
-                self._lanes.ready(lane)
+                self._lanes.done(taken.subscription_id)
             elif not is_due(job, self._now):
-                self._lanes.delay(lane, job.next_attempt_at)
+                self._delayed.append((taken.subscription_id, job.next_attempt_at))
             else:
                 turn.claim(job.id)
                 attempt = job.attempt_count + 1
                 self.claimed.append(Flight(job, attempt, delivery_id(bot_id, job), began))
 
     def committed(self) -> None:
-        """Forget the lanes that turned out empty."""
-        for lane in self._emptied:
-            self._lanes.forget(lane)
+        """Let the lanes wait whose job is not due yet."""
+        for lane, due_at in self._delayed:
+            self._lanes.delay(lane, due_at)
 
     def undo(self, ended: Ended) -> None:
         """Put the lanes back: nothing of the round was kept, ``ended`` are not settled."""
-        for lane in self._taken:
-            self._lanes.ready(lane)
+        for job in self._taken:
+            self._lanes.put_back(job)
         for flight, _ in ended:
-            self._lanes.hold(flight.job.subscription_id)
+            self._lanes.hold(Queued(flight.job.id, flight.job.subscription_id))

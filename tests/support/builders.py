@@ -74,5 +74,6 @@ def job(**changes: int | str) -> Job:
         "attempt_count": 0,
         "next_attempt_at": NOW,
         "created_at": NOW,
+        "callback_url": "http://a/",
     }
     return Job(**{**values, **changes})  # type: ignore[arg-type]

@@ -29,15 +29,25 @@ class Job(NamedTuple):
     attempt_count: int
     next_attempt_at: int
     created_at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """A subscription with live jobs. ``due_at`` is when its oldest may be attempted."""
-
-    subscription_id: int
     callback_url: str
-    due_at: int
+
+
+class Queued(NamedTuple):
+    """Where a live job stands."""
+
+    id: int
+    subscription_id: int
+
+
+class Marks(NamedTuple):
+    """How far the queue has come.
+
+    An id is never given out twice, and ids ascend with the commits: jobs that came since are
+    those above ``newest``, the highest id. But for those that were dead and were revived.
+    """
+
+    newest: int
+    revivals: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +97,14 @@ class Turn:
             (now, error, job_id),
         )
 
-    def head(self, subscription_id: int) -> Job | None:
-        """Return the subscription's oldest live job."""
-        # The index is used only for exactly its own term.
+    def job(self, job_id: int) -> Job | None:
+        """Return a live job; None when there is none of that id."""
         row = self._tx.execute(
-            "SELECT id, subscription_id, update_id, payload, attempt_count, next_attempt_at,"
-            " created_at FROM deliveries WHERE subscription_id = ? AND state <> 'DEAD'"
-            " ORDER BY id LIMIT 1",
-            (subscription_id,),
+            "SELECT d.id, d.subscription_id, d.update_id, d.payload, d.attempt_count,"
+            " d.next_attempt_at, d.created_at, s.callback_url"
+            " FROM deliveries d JOIN subscriptions s ON s.id = d.subscription_id"
+            " WHERE d.id = ? AND d.state <> 'DEAD'",
+            (job_id,),
         ).fetchone()
         return Job._make(row) if row else None
 
@@ -129,18 +139,23 @@ class Queue:
                 "UPDATE deliveries SET state = 'PENDING' WHERE state = 'IN_FLIGHT'"
             ).rowcount
 
-    def lanes(self) -> list[Lane]:
-        """Return the subscriptions that have a live job, one index seek for each."""
+    def marks(self) -> Marks:
+        """Return what tells whether there are jobs that were not seen yet."""
+        with self._database.read() as tx:
+            row = tx.execute(
+                "SELECT coalesce((SELECT max(id) FROM deliveries), 0), count FROM revivals"
+            ).fetchone()
+        return Marks(*row)
+
+    def live(self, after: int, up_to: int) -> Iterator[Queued]:
+        """Yield the live jobs with ids in this range, in order of id."""
         with self._database.read() as tx:
             rows = tx.execute(
-                "SELECT s.id, s.callback_url,"
-                " CASE d.attempt_count WHEN 0 THEN 0 ELSE d.next_attempt_at END"
-                " FROM subscriptions s"
-                " JOIN deliveries d ON d.id = ("
-                "  SELECT id FROM deliveries WHERE subscription_id = s.id AND state <> 'DEAD'"
-                "  ORDER BY id LIMIT 1)"
-            ).fetchall()
-        return [Lane(*row) for row in rows]
+                "SELECT id, subscription_id FROM deliveries"
+                " WHERE id > ? AND id <= ? AND state <> 'DEAD' ORDER BY id",
+                (after, up_to),
+            )
+            yield from map(Queued._make, rows)
 
     def clock_seen_at(self) -> int | None:
         """Return what the wall clock showed when a dispatcher last noted it."""
@@ -206,8 +221,9 @@ class Queue:
                 " next_attempt_at = ?, created_at = ?, last_error = NULL"
                 " WHERE id = ? AND state = 'DEAD'",
                 (now, now, job_id),
-            )
-            return revived.rowcount == 1
+            ).rowcount
+            tx.execute("UPDATE revivals SET count = count + ?", (revived,))
+            return revived == 1
 
     def delete_dead(self, job_id: int) -> bool:
         """Delete a dead letter for good; False when there is no such one."""

@@ -73,9 +73,14 @@ CREATE TABLE deliveries (
 --
 CREATE INDEX deliveries_due ON deliveries(state, next_attempt_at, id);
 --
--- A subscription's oldest live job, whatever stands before and behind it. Partial:
--- a thousand dead rows in front of the head would cost 2 ms at each claim.
-CREATE INDEX deliveries_head ON deliveries(subscription_id, id) WHERE state <> 'DEAD';
+-- How often a dead letter was made a live job again. The dispatcher knows new jobs by their
+-- ids; this tells it that an old one came back.
+CREATE TABLE revivals (
+    singleton INTEGER PRIMARY KEY CHECK(singleton = 1),
+    count INTEGER NOT NULL
+);
+--
+INSERT INTO revivals (singleton, count) VALUES (1, 0);
 --
 -- How many jobs there are, so that the capacity check costs the same at any depth.
 -- Triggers keep it, since jobs also go with their subscription or key.

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from support.builders import NOW, Gateway, message
-from telegrammer.store.queue import Counts, DeadJob, Lane, Turn
+from telegrammer.store.queue import Counts, DeadJob, Marks, Queued, Turn
 
 
 @pytest.fixture
@@ -22,16 +22,19 @@ def lane(gateway: Gateway) -> int:
     return gateway.subscribe(owner, "http://a/")
 
 
-def test_the_head_is_the_oldest_live_job(gateway: Gateway, lane: int) -> None:
-    gateway.ingest(message(1), message(2), message(3))
+def test_a_live_job_is_found_by_its_id(gateway: Gateway, lane: int) -> None:
+    gateway.ingest(message(1), message(2))
     with gateway.queue.turn() as turn:
         turn.dead(1, NOW, "http_404")
-    with gateway.queue.turn() as turn:
         turn.claim(2)
-        head = turn.head(lane)
+    with gateway.queue.turn() as turn:
+        assert turn.job(1) is None
+        assert turn.job(3) is None
+        job = turn.job(2)
 
-    assert head is not None
-    assert (head.update_id, head.attempt_count) == (2, 1)
+    assert job is not None
+    assert (job.subscription_id, job.update_id, job.attempt_count) == (lane, 2, 1)
+    assert (job.callback_url, job.next_attempt_at) == ("http://a/", NOW)
 
 
 def test_claims_and_outcomes_of_a_failed_turn_do_not_count(gateway: Gateway, lane: int) -> None:
@@ -75,20 +78,32 @@ def test_the_clock_that_was_seen_last_is_known(gateway: Gateway) -> None:
     assert gateway.queue.clock_seen_at() == NOW - 5
 
 
-def test_lanes_are_due_when_their_head_is(gateway: Gateway, lane: int) -> None:
+def test_live_jobs_come_in_order_of_id_and_the_dead_do_not(gateway: Gateway, lane: int) -> None:
     owner, _ = gateway.key("b")
     other = gateway.subscribe(owner, "http://b/")
-    gateway.subscribe(owner, "http://idle/", chat=3)
+    assert gateway.queue.marks() == Marks(newest=0, revivals=0)
     gateway.ingest(message(1), message(2))
     with gateway.queue.turn() as turn:
         turn.claim(1)
-    with gateway.queue.turn() as turn:
-        turn.retry(1, NOW + 60, "timeout")
+        turn.dead(2, NOW, "http_404")
 
-    assert gateway.queue.lanes() == [
-        Lane(lane, "http://a/", NOW + 60),
-        Lane(other, "http://b/", 0),
-    ]
+    assert gateway.queue.marks() == Marks(newest=4, revivals=0)
+    assert list(gateway.queue.live(0, 4)) == [Queued(1, lane), Queued(3, lane), Queued(4, other)]
+    assert list(gateway.queue.live(1, 3)) == [Queued(3, lane)]
+    assert list(gateway.queue.live(4, 4)) == []
+
+
+def test_the_id_of_a_job_that_is_gone_is_not_given_out_again(gateway: Gateway, lane: int) -> None:
+    """Else the dispatcher would not see the next one: it lies not above the newest."""
+    gateway.ingest(message(1), message(2))
+    with gateway.queue.turn() as turn:
+        turn.delivered(1)
+        turn.delivered(2)
+    assert gateway.queue.marks().newest == 0
+
+    gateway.ingest(message(3))
+
+    assert list(gateway.queue.live(2, 3)) == [Queued(3, lane)]
 
 
 def test_an_outcome_for_a_job_that_is_gone_says_so(gateway: Gateway, lane: int) -> None:
@@ -117,6 +132,7 @@ def test_a_dead_letter_can_be_listed_revived_and_deleted(gateway: Gateway, lane:
             " FROM deliveries WHERE id = 1"
         ).fetchone()
     assert row == ("PENDING", 0, NOW + 9, NOW + 9, None)
+    assert gateway.queue.marks().revivals == 1
 
     with gateway.queue.turn() as turn:
         turn.dead(1, NOW, "http_404")
@@ -164,14 +180,30 @@ def test_the_number_of_jobs_is_right_whatever_removes_them(gateway: Gateway, lan
     assert gateway.queue.counts() == Counts(pending=0, in_flight=0, dead=0)
 
 
-def test_the_claim_seeks_the_head_by_its_partial_index(gateway: Gateway, lane: int) -> None:
+def test_no_statement_of_a_turn_looks_at_more_than_its_row(gateway: Gateway, lane: int) -> None:
+    """Whatever the backlog: by primary key, and what was not seen yet by a range of it."""
     statements: list[str] = []
     with gateway.database.write() as connection:
+        turn = Turn(connection)
         connection.set_trace_callback(statements.append)
-        Turn(connection).head(lane)
+        turn.job(1)
+        turn.claim(1)
+        turn.retry(1, NOW, "timeout")
+        turn.dead(1, NOW, "timeout")
+        turn.delivered(1)
+    list(gateway.queue.live(1, 2))
+    with gateway.database.read() as connection:
         connection.set_trace_callback(None)
-        plan = connection.execute("EXPLAIN QUERY PLAN " + statements[0]).fetchall()
+        plans = [
+            step[3]
+            for statement in statements
+            if "deliveries" in statement and "retiring" not in statement
+            for step in connection.execute("EXPLAIN QUERY PLAN " + statement)
+        ]
 
-    assert [step[3].split(" (")[0] for step in plan] == [
-        "SEARCH deliveries USING INDEX deliveries_head"
-    ]
+    assert {plan for plan in plans if plan.startswith("S")} == {
+        "SEARCH d USING INTEGER PRIMARY KEY (rowid=?)",
+        "SEARCH s USING INTEGER PRIMARY KEY (rowid=?)",
+        "SEARCH deliveries USING INTEGER PRIMARY KEY (rowid=?)",
+        "SEARCH deliveries USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+    }

@@ -12,13 +12,14 @@ from support.fake_clock import FakeClock
 from support.log_lines import logged
 from telegrammer.callbacks.outcome import Answer
 from telegrammer.callbacks.sender import Post, Sender
+from telegrammer.errors import StorageUnavailable
 from telegrammer.heartbeat import Heartbeat
 from telegrammer.model import State
 from telegrammer.notification import Watch
 from telegrammer.process import Stop
 from telegrammer.store.components import Components
 from telegrammer.store.connection import Database
-from telegrammer.store.queue import Counts
+from telegrammer.store.queue import Counts, Queue, Queued
 from telegrammer_dispatcher.delivery import Budget, Flight
 from telegrammer_dispatcher.loop import STOP_BUDGET, Dispatcher, Rules
 
@@ -151,12 +152,11 @@ def test_a_retry_holds_back_its_own_subscription_alone(bench: Bench) -> None:
     owner, _ = bench.gateway.key()
     bench.gateway.subscribe(owner, "http://slow/", chat=1)
     bench.gateway.subscribe(owner, "http://fast/", chat=2)
-    bench.gateway.ingest(message(1, chat=1), message(2, chat=1), message(3, chat=2))
+    bench.gateway.ingest(*(message(i, chat=chat) for i, chat in [(1, 1), (2, 1), (3, 2), (4, 2)]))
     assert bench.turn() == [1, 3]
 
     bench.answer(1, 503)
     bench.answer(3, 200)
-    bench.gateway.ingest(message(4, chat=2))
 
     assert bench.turn(0) == [4]
     assert bench.turn(1.0) == [1, 4]
@@ -287,6 +287,30 @@ def test_what_was_decided_counts_only_once_it_is_written(bench: Bench) -> None:
 
     assert bench.turn() == [2]
     assert bench.states() == [(2, "IN_FLIGHT", 1)]
+
+
+def test_a_reading_of_the_queue_that_breaks_off_is_begun_anew(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No job is forgotten, and the one that it had brought before does not come twice."""
+    bench.subscribe()
+    bench.gateway.ingest(message(1))
+    bench.turn()
+    bench.gateway.ingest(message(2), message(3))
+    whole = Queue.live
+
+    def break_off(queue: Queue, after: int, up_to: int) -> Iterator[Queued]:
+        yield next(whole(queue, after, up_to))
+        raise StorageUnavailable("io_error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Queue, "live", break_off)
+        assert bench.turn() == [1]
+    for update_id in (1, 2, 3):
+        bench.answer(update_id, 200)
+        bench.turn(2)
+
+    assert bench.states() == []
 
 
 def test_a_turn_waits_for_a_lock_once_whatever_is_due_in_it(
