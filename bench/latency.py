@@ -39,12 +39,14 @@ from bench.peers.services import free_port
 CHAT: Final = 77
 SHORTEST_PAUSE: Final = 0.05  # seconds
 LONGEST_PAUSE: Final = 0.15
+SLEEPER: Final = "import time\nwhile True: time.sleep(1)"
 OURS: Final = "Telegrammer"
 BARE: Final = "bare relay"
 FIGURES: Final = (
     ("p50_ms", "Bot API answer to byte at the receiver, p50", "ms"),
     ("p99_ms", "the same, p99", "ms"),
     ("idle_percent", "idle CPU of all processes, of a core", "%"),
+    ("sleeper_percent", "meanwhile, a Python process that only sleeps, a second at a time", "%"),
 )
 REMARKS: Final = [
     "*bare relay*: two Python processes with a SQLite table between them, one that stores what"
@@ -114,17 +116,26 @@ def _measure(
         wait_until(lambda: system.sink.stats()["received"] == amount, 10, "all arrived")
         pairs = zip(system.api.sent_at, system.sink.arrivals(), strict=True)
         took = sorted((arrived - sent) / 1e6 for sent, arrived in pairs)
-        time.sleep(1)
-        family = list(system.processes.values())
-        before, began = cpu_seconds(family), time.monotonic()
-        time.sleep(idle)
-        used = cpu_seconds(family) - before
         return {
             "p50_ms": took[len(took) // 2],
             "p99_ms": took[int(len(took) * 0.99)],
-            "idle_percent": used / (time.monotonic() - began) * 100,
+            **_idle(list(system.processes.values()), idle),
             **_memory(system),
         }
+
+
+def _idle(family: list[psutil.Process], seconds: float) -> Json:
+    """Return the CPU that the processes use while nothing happens, in percent of a core."""
+    with child([sys.executable, "-c", SLEEPER], env=environment()) as started:
+        sleeper = psutil.Process(started.pid)
+        time.sleep(1)  # it has begun, and the last message is over
+        before = cpu_seconds(family), cpu_seconds([sleeper])
+        time.sleep(seconds)
+        used = cpu_seconds(family), cpu_seconds([sleeper])
+    return {
+        "idle_percent": (used[0] - before[0]) / seconds * 100,
+        "sleeper_percent": (used[1] - before[1]) / seconds * 100,
+    }
 
 
 def _memory(system: _System) -> Json:

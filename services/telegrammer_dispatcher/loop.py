@@ -27,7 +27,7 @@ from telegrammer_dispatcher.lanes import Lanes
 from telegrammer_dispatcher.round import Ended, Round
 
 LOOK: Final = 1.0  # seconds between two looks of its own: a lost touch costs no job
-REFRESH_SHARE: Final = 0.1  # of the time, at most, goes into reading the lanes
+REFRESH_SHARE: Final = 0.1  # of the time, at most, goes into reading the queue
 PURGE_PERIOD: Final = 60.0  # seconds
 STORAGE_DELAY: Final = 1.0  # seconds before a transaction that failed is tried again
 JUMP: Final = 2.0  # seconds by which the wall clock must move against the other to count
@@ -72,8 +72,7 @@ class Dispatcher:
         self._ended: Ended = []  # answers whose outcome is not written yet
         self._bot_id: int | None = None
         self._is_stale = True  # the database may hold jobs that the lanes do not
-        self._must_reload = True  # and the lanes may be wrong about those that they hold
-        self._marks = Marks(0, 0)
+        self._marks: Marks | None = None  # up to which the lanes know it; None: they may be wrong
         self._version = 0
         self._is_stopping = False
         self._offset = clock.now() - clock.monotonic()
@@ -120,6 +119,8 @@ class Dispatcher:
             this = self._settle_and_claim()
         except StorageUnavailable as error:
             self._resume_at = self._clock.monotonic() + STORAGE_DELAY
+            # The lanes may be ahead of the database now: they are made anew before all else.
+            self._is_stale, self._marks, self._next_refresh = True, None, self._resume_at
             self._log.warning("storage_unavailable", reason=error.reason, retry_in=STORAGE_DELAY)
             return
         if this is not None:
@@ -161,7 +162,7 @@ class Dispatcher:
         return max(0.0, min(turns))
 
     def _look_around(self) -> None:
-        """Do what is due by the clock: look, beat, purge; read the lanes when stale."""
+        """Do what is due by the clock: look, beat, purge; read the queue when stale."""
         now = self._clock.monotonic()
         self._notice_clock_jump(now)
         if now >= self._next_look:
@@ -185,13 +186,13 @@ class Dispatcher:
     def _refresh(self) -> None:
         self._version = self._database.changed_by_others()
         marks = self._queue.marks()
-        if self._must_reload or marks.revivals != self._marks.revivals:
-            take_in, after = self._lanes.reload, 0
+        known = 0
+        if self._marks is None or marks.revivals != self._marks.revivals:
+            self._lanes = Lanes()
         else:
-            take_in, after = self._lanes.add, self._marks.newest
-        self._must_reload = True  # should it break off on its way
-        take_in(self._queue.live(after, marks.newest))
-        self._must_reload, self._marks = False, marks
+            known = self._marks.newest
+        self._lanes.add(self._queue.live(known, marks.newest))
+        self._marks = marks
         if self._bot_id is None:  # once bound, a database never changes its bot
             self._bot_id = self._queue.bot_id()
         self._is_stale = False
@@ -205,7 +206,7 @@ class Dispatcher:
     def _clock_moved(self, seconds: float) -> None:
         # Due times were written on the old clock: waiting must not grow by the jump.
         self._queue.see_clock(int(self._clock.now()), set_back=max(0, math.ceil(-seconds)))
-        self._is_stale = self._must_reload = True
+        self._is_stale, self._marks = True, None
         self._log.warning("clock_jumped", seconds=round(seconds, 1))
 
     def _purge(self) -> None:
@@ -222,15 +223,9 @@ class Dispatcher:
         if not self._ended and not (free and self._lanes.has_due(now)):
             return None
         this = Round(self._lanes, self._rules.budget, now)
-        try:
-            with self._queue.turn() as turn:
-                this.settle(turn, self._ended, self._spread)
-                this.claim(turn, self._bot_id or 0, free, self._clock.monotonic())
-        except StorageUnavailable:
-            this.undo(self._ended)
-            self._is_stale = self._must_reload = True
-            raise
-        this.committed()
+        with self._queue.turn() as turn:
+            this.settle(turn, self._ended, self._spread)
+            this.claim(turn, self._bot_id or 0, free, self._clock.monotonic())
         self._ended = []
         return this
 

@@ -1,15 +1,14 @@
 """One transaction of the dispatcher: outcomes written, due jobs claimed.
 
 Outcomes come first, so that a lane whose delivery has just ended may be claimed again
-in the same transaction. What the round does to the lanes in memory is undone when the
-transaction fails.
+in the same transaction. When that fails, the lanes in memory are wrong.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 from telegrammer.callbacks.outcome import Answer
-from telegrammer.store.queue import Job, Queued, Turn
+from telegrammer.store.queue import Job, Turn
 from telegrammer_dispatcher.delivery import (
     Budget,
     Flight,
@@ -34,8 +33,6 @@ class Round:
         self._lanes = lanes
         self._budget = budget
         self._now = now
-        self._taken: list[Queued] = []
-        self._delayed: list[tuple[int, int]] = []  # lane, due time
         self.settled: list[tuple[Flight, Outcome]] = []
         self.buried: list[tuple[Job, str]] = []
         self.claimed: list[Flight] = []
@@ -48,7 +45,7 @@ class Round:
             if outcome.retry_at is None:
                 self._lanes.done(flight.job.subscription_id)
             else:
-                self._delayed.append((flight.job.subscription_id, outcome.retry_at))
+                self._lanes.delay(flight.job.subscription_id, flight.job.id, outcome.retry_at)
 
     def claim(self, turn: Turn, bot_id: int, free: int, began: float) -> None:
         """Claim up to ``free`` due jobs; ``began`` is on the monotonic clock."""
@@ -58,29 +55,17 @@ class Round:
             taken = self._lanes.take(self._now)
             if taken is None:
                 return
-            self._taken.append(taken)
-            job = turn.job(taken.id)
+            lane_id, job_id = taken
+            job = turn.job(job_id)
             if job is None:  # it went with its subscription
-                self._lanes.done(taken.subscription_id)
+                self._lanes.done(lane_id)
             elif reason := spent(job, self._budget, self._now):
-                turn.dead(job.id, int(self._now), reason)
+                turn.dead(job_id, int(self._now), reason)
                 self.buried.append((job, reason))
-                self._lanes.done(taken.subscription_id)
+                self._lanes.done(lane_id)
             elif not is_due(job, self._now):
-                self._delayed.append((taken.subscription_id, job.next_attempt_at))
+                self._lanes.delay(lane_id, job_id, job.next_attempt_at)
             else:
-                turn.claim(job.id)
+                turn.claim(job_id)
                 attempt = job.attempt_count + 1
                 self.claimed.append(Flight(job, attempt, delivery_id(bot_id, job), began))
-
-    def committed(self) -> None:
-        """Let the lanes wait whose job is not due yet."""
-        for lane, due_at in self._delayed:
-            self._lanes.delay(lane, due_at)
-
-    def undo(self, ended: Ended) -> None:
-        """Put the lanes back: nothing of the round was kept, ``ended`` are not settled."""
-        for job in self._taken:
-            self._lanes.put_back(job)
-        for flight, _ in ended:
-            self._lanes.hold(Queued(flight.job.id, flight.job.subscription_id))

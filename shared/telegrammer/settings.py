@@ -217,7 +217,7 @@ class Settings:
         "24h", _duration(30 * _DAY), "how long a delivery is tried again"
     )
     max_jobs: int = _setting(
-        "100000", _count(1, 10_000_000), "deliveries that may wait, run or be dead, together"
+        "100000", _count(1, 1_000_000), "deliveries that may wait, run or be dead, together"
     )
     max_subscriptions_per_key: int = _setting(
         "100", _count(1, 100_000), "subscriptions for each key"

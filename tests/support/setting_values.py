@@ -32,7 +32,7 @@ GOOD: Final[dict[str, tuple[str, ...]]] = {
     "callback_timeout": ("1s", "45s"),
     "callback_attempts": ("1", "1000"),
     "callback_lifetime": ("1s", "30d"),
-    "max_jobs": ("1", "10000000"),
+    "max_jobs": ("1", "1000000"),
     "max_subscriptions_per_key": ("1", "100000"),
     "max_subscriptions": ("1", "100000"),
     "dead_retention": ("1s", "24h", "3650d"),

@@ -33,17 +33,19 @@ class Job(NamedTuple):
 
 
 class Queued(NamedTuple):
-    """Where a live job stands."""
+    """A live job, and whose it is."""
 
     id: int
     subscription_id: int
+    is_in_flight: bool
 
 
 class Marks(NamedTuple):
     """How far the queue has come.
 
-    An id is never given out twice, and ids ascend with the commits: jobs that came since are
-    those above ``newest``, the highest id. But for those that were dead and were revived.
+    ``newest`` is the highest id in the table. Ids ascend with the commits and are never given
+    out twice: jobs that came since are those above it, but for the dead that were revived. It
+    goes back when the newest jobs go, which hides none.
     """
 
     newest: int
@@ -148,10 +150,13 @@ class Queue:
         return Marks(*row)
 
     def live(self, after: int, up_to: int) -> Iterator[Queued]:
-        """Yield the live jobs with ids in this range, in order of id."""
+        """Yield the live jobs with ids in this range, in order of id.
+
+        In one transaction: the connection serves nothing else until the last.
+        """
         with self._database.read() as tx:
             rows = tx.execute(
-                "SELECT id, subscription_id FROM deliveries"
+                "SELECT id, subscription_id, state = 'IN_FLIGHT' FROM deliveries"
                 " WHERE id > ? AND id <= ? AND state <> 'DEAD' ORDER BY id",
                 (after, up_to),
             )

@@ -71,6 +71,7 @@ CREATE TABLE deliveries (
     UNIQUE(subscription_id, update_id)
 );
 --
+-- For recovery, purge, counts and listings. The dispatcher knows by itself what is due.
 CREATE INDEX deliveries_due ON deliveries(state, next_attempt_at, id);
 --
 -- How often a dead letter was made a live job again. The dispatcher knows new jobs by their

@@ -19,9 +19,10 @@ from telegrammer.notification import Watch
 from telegrammer.process import Stop
 from telegrammer.store.components import Components
 from telegrammer.store.connection import Database
-from telegrammer.store.queue import Counts, Queue, Queued
+from telegrammer.store.queue import Counts, Queue, Queued, Turn
 from telegrammer_dispatcher.delivery import Budget, Flight
 from telegrammer_dispatcher.loop import STOP_BUDGET, Dispatcher, Rules
+from telegrammer_dispatcher.round import Round
 
 
 class FakeSender(Sender[Flight]):
@@ -289,10 +290,58 @@ def test_what_was_decided_counts_only_once_it_is_written(bench: Bench) -> None:
     assert bench.states() == [(2, "IN_FLIGHT", 1)]
 
 
+@pytest.mark.parametrize(
+    ("part", "method"),
+    [(Turn, "delivered"), (Turn, "retry"), (Turn, "claim"), (Round, "claim")],
+    ids=["at an outcome", "at a retry", "at a claim", "at the end"],
+)
+def test_a_transaction_that_fails_half_way_leaves_every_job_where_it_was(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, part: type, method: str
+) -> None:
+    """Lane by lane: delivered with more to come, delivered as the last, retried, refused, new.
+
+    Although the queue is so long that it is not read again so soon for less.
+    """
+    read = Queue.live
+
+    def read_slowly(queue: Queue, after: int, up_to: int) -> Iterator[Queued]:
+        bench.clock.pass_time(1)
+        yield from read(queue, after, up_to)
+
+    monkeypatch.setattr(Queue, "live", read_slowly)
+    owner, _ = bench.gateway.key()
+    chats = {1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 1, 7: 3, 8: 4}
+    for chat in range(1, 6):
+        bench.gateway.subscribe(owner, f"http://{chat}/", chat=chat)
+    bench.gateway.ingest(*(message(update, chat=chat) for update, chat in chats.items()))
+    assert bench.turn() == [1, 2, 3, 4]
+    for update, status in ((1, 200), (2, 200), (3, 503), (4, 404)):
+        bench.answer(update, status)
+    whole = getattr(part, method)
+
+    def fail(*values: object) -> None:
+        whole(*values)
+        raise StorageUnavailable("disk_full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(part, method, fail)
+        assert bench.turn() == []
+        assert bench.turn() == []
+    assert [state for _, state, _ in bench.states()] == ["IN_FLIGHT"] * 4 + ["PENDING"] * 4
+
+    assert bench.turn() == [5, 6, 8]
+    for update in (5, 6, 8):
+        bench.answer(update, 200)
+    assert bench.turn() == [3]
+    bench.answer(3, 200)
+    assert bench.turn() == [7]
+    assert bench.states() == [(4, "DEAD", 1), (7, "IN_FLIGHT", 1)]
+
+
 def test_a_reading_of_the_queue_that_breaks_off_is_begun_anew(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No job is forgotten, and the one that it had brought before does not come twice."""
+    """No job is forgotten, whatever it had brought before."""
     bench.subscribe()
     bench.gateway.ingest(message(1))
     bench.turn()

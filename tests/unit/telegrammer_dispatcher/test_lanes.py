@@ -8,44 +8,45 @@ from telegrammer.store.queue import Queued
 from telegrammer_dispatcher.lanes import Lanes
 
 
+def queued(job: int, lane: int) -> Queued:
+    return Queued(job, lane, is_in_flight=False)
+
+
 def filled(*jobs: tuple[int, int]) -> Lanes:
     """Return lanes with these jobs: id, lane."""
     lanes = Lanes()
-    lanes.add(Queued(*job) for job in jobs)
+    lanes.add(queued(*job) for job in jobs)
     return lanes
 
 
-def one_each(count: int) -> Lanes:
-    return filled(*((lane, lane) for lane in range(1, count + 1)))
-
-
 def take_all(lanes: Lanes, now: float = 100) -> list[tuple[int, int]]:
+    """Take what is due: lane, id."""
     taken: list[tuple[int, int]] = []
-    while (job := lanes.take(now)) is not None:
-        taken.append(job)
+    while (found := lanes.take(now)) is not None:
+        taken.append(found)
     return taken
 
 
 def test_a_lane_gives_one_job_at_a_time_the_oldest_first() -> None:
     lanes = filled((1, 7), (2, 7), (3, 8), (4, 7))
-    assert take_all(lanes) == [(1, 7), (3, 8)]
+    assert take_all(lanes) == [(7, 1), (8, 3)]
     assert not lanes.has_due(100)
 
     lanes.done(7)
-    assert take_all(lanes) == [(2, 7)]
+    assert take_all(lanes) == [(7, 2)]
     lanes.done(7)
-    assert take_all(lanes) == [(4, 7)]
+    assert take_all(lanes) == [(7, 4)]
 
 
 def test_a_lane_that_is_done_with_all_its_jobs_may_get_new_ones() -> None:
     lanes = filled((1, 7))
-    assert take_all(lanes) == [(1, 7)]
+    assert take_all(lanes) == [(7, 1)]
     lanes.done(7)
     assert take_all(lanes) == []
 
-    lanes.add([Queued(2, 7), Queued(3, 7)])
+    lanes.add([queued(2, 7), queued(3, 7)])
 
-    assert take_all(lanes) == [(2, 7)]
+    assert take_all(lanes) == [(7, 2)]
 
 
 def test_a_lane_that_has_just_finished_goes_behind_the_others() -> None:
@@ -54,7 +55,7 @@ def test_a_lane_that_has_just_finished_goes_behind_the_others() -> None:
 
     lanes.done(1)
 
-    assert take_all(lanes) == [(2, 2), (3, 3), (4, 1)]
+    assert take_all(lanes) == [(2, 2), (3, 3), (1, 4)]
 
 
 def test_lanes_come_in_sweeps_by_id_whatever_the_order_in_which_they_finish() -> None:
@@ -64,7 +65,7 @@ def test_lanes_come_in_sweeps_by_id_whatever_the_order_in_which_they_finish() ->
     for lane in (3, 1, 4, 2):
         lanes.done(lane)
 
-    assert take_all(lanes) == [(5, 5), (6, 6), (7, 1), (8, 2), (9, 3), (10, 4)]
+    assert take_all(lanes) == [(5, 5), (6, 6), (1, 7), (2, 8), (3, 9), (4, 10)]
 
 
 @given(st.data(), st.integers(2, 8))
@@ -80,8 +81,8 @@ def test_no_ready_lane_waits_for_more_than_two_sweeps(data: st.DataObject, slots
             ready_since[finished] = takes
         taken = lanes.take(100)
         assert taken is not None
-        running.append(taken.subscription_id)
-        del ready_since[taken.subscription_id]
+        running.append(taken[0])
+        del ready_since[taken[0]]
 
         assert all(takes - since < 20 for since in ready_since.values())
 
@@ -89,8 +90,8 @@ def test_no_ready_lane_waits_for_more_than_two_sweeps(data: st.DataObject, slots
 def test_a_delayed_lane_comes_with_its_job_when_the_wall_clock_shows_its_time() -> None:
     lanes = filled((1, 1), (2, 2), (3, 1), (4, 2))
     take_all(lanes)
-    lanes.delay(1, 160)
-    lanes.delay(2, 130)
+    lanes.delay(1, 1, due_at=160)
+    lanes.delay(2, 2, due_at=130)
     assert lanes.next_due() == 130
     assert lanes.take(129.9) is None
 
@@ -103,84 +104,41 @@ def test_a_delayed_lane_comes_with_its_job_when_the_wall_clock_shows_its_time() 
 def test_new_jobs_wait_behind_a_delayed_one() -> None:
     lanes = filled((1, 1))
     take_all(lanes)
-    lanes.delay(1, 160)
+    lanes.delay(1, 1, due_at=160)
 
-    lanes.add([Queued(2, 1)])
+    lanes.add([queued(2, 1)])
 
     assert take_all(lanes, now=159) == []
     assert take_all(lanes, now=160) == [(1, 1)]
 
 
-def test_a_reload_looks_at_delayed_lanes_anew() -> None:
-    lanes = filled((1, 1), (2, 2))
-    take_all(lanes)
-    lanes.delay(1, 160)
-    lanes.done(2)
+def test_a_lane_is_busy_with_the_job_in_flight_and_an_older_one_that_was_revived_is_next() -> None:
+    lanes = Lanes()
+    lanes.add([queued(1, 7), Queued(2, 7, is_in_flight=True), queued(3, 7), queued(4, 8)])
+    assert take_all(lanes) == [(8, 4)]
 
-    lanes.reload([Queued(1, 1)])
+    lanes.done(7)
 
-    assert take_all(lanes) == [(1, 1)]
-    assert lanes.next_due() is None
-
-
-def test_a_reload_leaves_busy_lanes_alone() -> None:
-    """One is busy with a job that still stands, the other with one that is gone."""
-    lanes = filled((1, 1), (2, 2), (3, 1), (4, 2))
-    assert take_all(lanes) == [(1, 1), (2, 2)]
-
-    lanes.reload([Queued(1, 1), Queued(3, 1), Queued(4, 2)])
-    assert lanes.take(100) is None
-    lanes.done(1)
-    lanes.done(2)
-
-    assert take_all(lanes) == [(3, 1), (4, 2)]
-
-
-def test_a_reload_forgets_what_is_gone() -> None:
-    lanes = filled((1, 1), (2, 2), (3, 2))
-
-    lanes.reload([Queued(3, 2)])
-
-    assert take_all(lanes) == [(3, 2)]
-
-
-def test_a_revived_job_comes_before_the_younger() -> None:
-    lanes = filled((2, 1), (3, 1))
-    lanes.reload([Queued(1, 1), Queued(2, 1), Queued(3, 1)])
-
-    assert take_all(lanes) == [(1, 1)]
+    assert take_all(lanes) == [(7, 1)]
 
 
 def test_a_revived_job_does_not_wait_with_a_younger_that_is_delayed() -> None:
-    lanes = filled((2, 1))
-    assert take_all(lanes) == [(2, 1)]
-    lanes.reload([Queued(1, 1), Queued(2, 1)])
+    lanes = Lanes()
+    lanes.add([queued(1, 7), Queued(2, 7, is_in_flight=True)])
 
-    lanes.delay(1, 160)
+    lanes.delay(7, 2, due_at=160)
+
+    assert take_all(lanes) == [(7, 1)]
+    lanes.done(7)
+    assert take_all(lanes) == [(7, 2)]
+
+
+def test_an_outcome_may_come_for_a_lane_that_is_gone() -> None:
+    lanes = filled((1, 1))
+
+    lanes.done(2)
 
     assert take_all(lanes) == [(1, 1)]
-    lanes.done(1)
-    assert take_all(lanes) == [(2, 1)]
-
-
-def test_what_a_failed_transaction_took_and_finished_stands_where_it_stood() -> None:
-    """Lane 1 ended, was done and taken again; lane 2 ended and had no other job."""
-    lanes = filled((1, 1), (2, 2), (3, 1), (4, 3))
-    take_all(lanes)
-    lanes.done(1)
-    lanes.done(2)
-    again = lanes.take(100)
-    assert again == (3, 1)
-
-    lanes.put_back(again)
-    lanes.hold(Queued(1, 1))
-    lanes.hold(Queued(2, 2))
-
-    assert take_all(lanes) == []
-    lanes.done(1)
-    lanes.delay(2, 110)
-    assert take_all(lanes) == [(3, 1)]
-    assert take_all(lanes, now=110) == [(2, 2)]
 
 
 class Whatever(RuleBasedStateMachine):
@@ -188,53 +146,44 @@ class Whatever(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table = [Queued(job, job % 4) for job in range(1, 9)]
+        self.table = {job: job % 4 for job in range(1, 9)}
         self.newest = 8
-        self.lanes = Lanes()
-        self.lanes.add(self.table)
-        self.busy: list[Queued] = []
+        self.busy: list[tuple[int, int]] = []
         self.now = 0
+        self.make_anew()
+
+    @rule()
+    def make_anew(self) -> None:
+        in_flight = {job for _, job in self.busy}
+        self.lanes = Lanes()
+        self.lanes.add(Queued(job, self.table[job], job in in_flight) for job in sorted(self.table))
 
     @rule()
     def take(self) -> None:
         if (taken := self.lanes.take(self.now)) is not None:
-            lane = taken.subscription_id
-            assert lane not in {job.subscription_id for job in self.busy}
-            assert taken.id == min(job.id for job in self.table if job.subscription_id == lane)
+            lane, job = taken
+            assert lane not in {lane for lane, _ in self.busy}
+            assert job == min(job for job, of in self.table.items() if of == lane)
             self.busy.append(taken)
 
     @precondition(lambda self: self.busy)
     @rule(which=st.integers(0, 3))
     def finish(self, which: int) -> None:
-        job = self.busy.pop(which % len(self.busy))
-        self.table.remove(job)
-        self.lanes.done(job.subscription_id)
+        lane, job = self.busy.pop(which % len(self.busy))
+        del self.table[job]
+        self.lanes.done(lane)
 
     @precondition(lambda self: self.busy)
     @rule(which=st.integers(0, 3), seconds=st.integers(1, 5))
     def delay(self, which: int, seconds: int) -> None:
-        job = self.busy.pop(which % len(self.busy))
-        self.lanes.delay(job.subscription_id, self.now + seconds)
-
-    @rule(ended=st.integers(0, 4), claims=st.integers(0, 4))
-    def fail_in_a_transaction(self, ended: int, claims: int) -> None:
-        for job in self.busy[:ended]:
-            self.lanes.done(job.subscription_id)
-        claimed = [self.lanes.take(self.now) for _ in range(claims)]
-        for taken in filter(None, claimed):
-            self.lanes.put_back(taken)
-        for job in self.busy[:ended]:
-            self.lanes.hold(job)
+        lane, job = self.busy.pop(which % len(self.busy))
+        self.lanes.delay(lane, job, self.now + seconds)
 
     @rule(lane=st.integers(0, 3), skipped=st.integers(0, 2))
     def add(self, lane: int, skipped: int) -> None:
         self.newest += 1 + skipped
-        self.table.append(Queued(self.newest, lane))
-        self.lanes.add(self.table[-1:])
-
-    @rule()
-    def reload(self) -> None:
-        self.lanes.reload(self.table)
+        self.table[self.newest] = lane
+        self.lanes.add([queued(self.newest, lane)])
 
     @rule(seconds=st.integers(1, 3))
     def pass_time(self, seconds: int) -> None:
@@ -245,12 +194,11 @@ class Whatever(RuleBasedStateMachine):
         while self.busy:
             self.finish(0)
         left: dict[int, list[int]] = {}
-        self.now += 100
-        while (taken := self.lanes.take(self.now)) is not None:
-            left.setdefault(taken.subscription_id, []).append(taken.id)
-            self.lanes.done(taken.subscription_id)
+        while (taken := self.lanes.take(self.now + 100)) is not None:
+            left.setdefault(taken[0], []).append(taken[1])
+            self.lanes.done(taken[0])
         for lane in range(4):
-            wanted = [job.id for job in self.table if job.subscription_id == lane]
+            wanted = [job for job, of in sorted(self.table.items()) if of == lane]
             assert left.get(lane, []) == wanted
 
 
