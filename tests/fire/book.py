@@ -35,6 +35,15 @@ class Move:
     at: float
 
 
+@dataclass(frozen=True)
+class Revival:
+    """A dead letter that an operator had tried again; ``at`` is before he did."""
+
+    subscription: int
+    update_id: int
+    at: float
+
+
 @dataclass
 class Key:
     """A caller's credential: ``leaving_at`` is before, ``left_at`` after its deletion."""
@@ -118,6 +127,7 @@ class Book:
     """Where in ``said`` the newest sequence of update ids begins."""
     restarts: int = 0
     """How often Telegram began a sequence of update ids below the last one."""
+    revivals: list[Revival] = field(default_factory=list)
     keys: list[Key] = field(default_factory=list)
     subscriptions: list[Subscription] = field(default_factory=list)
     sends: list[Send] = field(default_factory=list)

@@ -11,10 +11,12 @@ import sqlite3
 import subprocess
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
 from fire import receivers
 from fire.diary import Excuse
+from fire.receivers import Behaviour
 from fire.telegram_faults import POLL_FAULTS, poll_fault, replay
 from fire.world import World
 from telegrammer_sandbox.faults import Fault
@@ -324,12 +326,12 @@ class Poison(Hazard):
 class BadReceivers(Hazard):
     """Some receivers misbehave, all in one way."""
 
-    resources = ("receivers",)
+    resources: ClassVar[tuple[str, ...]] = ("receivers",)
     seconds = (0.5, 4.0)
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, behaviours: Sequence[Behaviour] = receivers.ALL) -> None:
         super().__init__(rng)
-        self._behaviour = rng.choice(receivers.ALL)
+        self._behaviour = rng.choice(behaviours)
         self._share = rng.choice((2, 3))
         self.detail = self._behaviour.name
 

@@ -63,6 +63,10 @@ class Ledger:
         self._logged = Logged(world.stack.services["dispatcher"].lines)
         self._confirmed = world.telegram.confirmed()
         self._ends = sorted(world.diary.dispatcher_ends)
+        self._revivals: dict[Key, list[float]] = {}
+        for revival in world.book.revivals:
+            key = revival.subscription, revival.update_id
+            self._revivals.setdefault(key, []).append(revival.at)
         # A restart of the update ids makes them no order.
         self._order = {said.update_id: at for at, said in enumerate(world.book.said)}
         with closing(sqlite3.connect(f"file:{world.database}?mode=ro", uri=True)) as database:
@@ -111,7 +115,14 @@ class Ledger:
             if receipt.delivery_id not in said or said[receipt.delivery_id].text != receipt.text:
                 self._violation(f"{subscription}: an unknown callback {receipt}")
                 return
-        self._check_order(subscription, [said[r.delivery_id].update_id for r in receipts])
+        self._check_order(
+            subscription,
+            [
+                said[receipt.delivery_id].update_id
+                for receipt in receipts
+                if not self._is_revived(number, said[receipt.delivery_id], receipt)
+            ],
+        )
         came: dict[int, list[Receipt]] = {}
         for receipt in receipts:
             came.setdefault(said[receipt.delivery_id].update_id, []).append(receipt)
@@ -139,6 +150,11 @@ class Ledger:
                 return
             last = place
 
+    def _is_revived(self, number: int, said: Said, receipt: Receipt) -> bool:
+        """Tell whether it came after it had been dead: behind newer ones, perhaps."""
+        revivals = self._revivals.get((number, said.update_id), [])
+        return any(receipt.at >= at for at in revivals)
+
     def _check_end(self, subscription: Subscription, receipts: list[Receipt]) -> None:
         """After a deletion the callback that is in flight may come, and nothing else."""
         if subscription.left_at is not None:
@@ -154,8 +170,7 @@ class Ledger:
         came: dict[int, list[Receipt]],
     ) -> None:
         settled = {u for u, those in came.items() if any(r.accepted for r in those)}
-        outcomes = self._logged.outcomes
-        dead = {s.update_id for s in chat if "dead" in outcomes.get((number, s.update_id), [])}
+        dead = {s.update_id for s in chat if self._is_dead((number, s.update_id))}
         dead |= {update_id for owner, update_id in self._dead if owner == number}
         self._result.deliveries += len(settled)
         self._result.dead += len(dead)
@@ -163,11 +178,19 @@ class Ledger:
         for said in chat:
             if said.update_id not in self._confirmed or said.update_id in done:
                 continue
+            is_revived = (number, said.update_id) in self._revivals
+            if is_revived and subscription.leaving_at is not None:
+                continue  # it went with its subscription
             if self._is_owed(subscription, said, done):
                 self._result.losses += 1
                 self._violation(
                     f"lost: {said} for {subscription}, callbacks {came.get(said.update_id)}"
                 )
+
+    def _is_dead(self, key: Key) -> bool:
+        """Tell whether the log says that it died, once more than it was revived."""
+        deaths = self._logged.outcomes.get(key, []).count("dead")
+        return deaths > len(self._revivals.get(key, []))
 
     def _is_owed(self, subscription: Subscription, said: Said, done: set[int]) -> bool:
         """Tell whether the message had to come: it began when the subscription stood.
@@ -239,7 +262,9 @@ class Ledger:
         accepted = [receipt for receipt in receipts if receipt.accepted]
         timeouts = self._logged.timeouts[key]
         for first, again in itertools.pairwise(accepted):
-            if any(first.at <= end <= again.at for end in self._ends):
+            if any(first.at <= at <= again.at for at in self._revivals.get(key, [])):
+                self._result.duplicates["revived"] += 1
+            elif any(first.at <= end <= again.at for end in self._ends):
                 self._result.duplicates["the dispatcher ended"] += 1
             elif timeouts:
                 timeouts -= 1
@@ -272,7 +297,10 @@ class Ledger:
 
     def _compare_logs(self) -> None:
         for key, outcomes in self._logged.outcomes.items():
-            if outcomes not in (["delivered"], ["dead"]) and not self._is_dropped(key, outcomes):
+            deaths, last = outcomes[:-1], outcomes[-1]
+            # A kill may have kept the line of a death that was revived.
+            is_whole = len(deaths) <= len(self._revivals.get(key, [])) and {*deaths} <= {"dead"}
+            if not is_whole or (last == "dropped" and not self._has_left(key)):
                 self._violation(f"{key}: logged {outcomes}")
         self._check_unlogged()
         adopted = len(self._world.stack.services["poller"].events("new_update_ids"))
@@ -290,9 +318,9 @@ class Ledger:
     def _has_key(self, text: str) -> bool:
         return any(key.text in text for key in self._world.book.keys)
 
-    def _is_dropped(self, key: Key, outcomes: list[str]) -> bool:
-        left = {s.id for s in self._world.book.subscriptions if s.leaving_at is not None}
-        return outcomes == ["dropped"] and key[0] in left
+    def _has_left(self, key: Key) -> bool:
+        subscriptions = self._world.book.subscriptions
+        return any(s.id == key[0] and s.leaving_at is not None for s in subscriptions)
 
     def _check_unlogged(self) -> None:
         """Each acceptance by a living subscription has its line, unless a kill took it."""
@@ -326,7 +354,7 @@ class Ledger:
         for row in rows:
             if not row[2]:
                 self._violation(f"dead without a reason: {row}")
-            if self._logged.outcomes.get(row[:2], ["dead"]) != ["dead"]:
+            if self._logged.outcomes.get(row[:2], ["dead"])[-1] != "dead":
                 self._violation(f"dead, but logged otherwise: {row}")
         return {row[:2] for row in rows}
 

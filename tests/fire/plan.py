@@ -35,6 +35,7 @@ KINDS: Final[tuple[type[Hazard], ...]] = (
     upheavals.GroupMoves,
     upheavals.SubscriptionsDeleted,
     upheavals.KeyDeleted,
+    upheavals.DeadLettersRevived,
     upheavals.QuietWeek,
     upheavals.QuietWeek,
 )

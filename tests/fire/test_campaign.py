@@ -8,9 +8,15 @@ import pytest
 from fire.campaign import Campaign, left_out
 from fire.hazards import Hazard
 from fire.plan import KINDS, draw
-from fire.upheavals import GroupMoves, KeyDeleted, QuietWeek, SubscriptionsDeleted
+from fire.upheavals import (
+    DeadLettersRevived,
+    GroupMoves,
+    KeyDeleted,
+    QuietWeek,
+    SubscriptionsDeleted,
+)
 
-SEED = 1423909  # all upheavals are in it, and kills of the poller and the dispatcher
+SEED = 1720  # all upheavals are in it, and kills of the poller and the dispatcher
 SECONDS = 12.0
 DENSITY = 1.5
 
@@ -27,6 +33,7 @@ def test_nothing_is_lost_whatever_goes_wrong() -> None:
         "keys deleted",
         "groups that became supergroups",
         "new sequences of update ids",
+        "dead letters that were revived",
     ):
         assert upheaval in report.counts, str(report)
     assert threading.active_count() < 5
@@ -35,7 +42,8 @@ def test_nothing_is_lost_whatever_goes_wrong() -> None:
 def test_the_short_round_has_the_upheavals() -> None:
     kinds = {type(step.hazard) for step in draw(SEED, SECONDS, DENSITY)}
 
-    assert kinds >= {GroupMoves, SubscriptionsDeleted, KeyDeleted, QuietWeek}
+    upheavals = {GroupMoves, SubscriptionsDeleted, KeyDeleted, DeadLettersRevived, QuietWeek}
+    assert kinds >= upheavals
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.needs])

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fire.book import Book, Key, Receipt, Said, Send, Subscription
+from fire.book import Book, Key, Receipt, Revival, Said, Send, Subscription
 from fire.diary import Diary
 from fire.ledger import Ledger
-from fire.receivers import GOOD, TO_RETRY
+from fire.receivers import GOOD, TO_REFUSE, TO_RETRY
 from fire.stack import Line, Stack
 from fire.world import BOT_ID, Disk, Telegram, World
 from support.builders import Gateway
@@ -173,6 +173,55 @@ def test_callbacks_for_nobody_are_seen(books: Books) -> None:
     nobody: Subscription = books.world.book.new_subscription(CHAT)
     books.world.book.receipts[nobody.number].append(books.receipts[0])
     assert any("nobody" in text for text in books.violations())
+
+
+# -- dead letters that are revived
+
+
+@pytest.fixture
+def revived(books: Books) -> Books:
+    """The first message was refused, was given up, was tried again, and came as the last."""
+    first = books.world.book.said[0]
+    books.receipts[0] = Receipt(
+        books.began, f"{BOT_ID}-7-{first.update_id}", first.text, TO_REFUSE[0]
+    )
+    books.log[0] = books.line("dead", first)
+    books.world.book.revivals.append(Revival(7, first.update_id, time.time()))
+    books.receipts.append(books.receipt(first))
+    books.log.append(books.line("delivered", first))
+    return books
+
+
+def test_a_revived_message_may_come_behind_newer_ones(revived: Books) -> None:
+    assert revived.violations() == []
+
+
+def test_a_revived_message_that_never_comes_is_a_loss(revived: Books) -> None:
+    del revived.receipts[-1], revived.log[-1]
+    assert any("lost" in text for text in revived.violations())
+
+
+def test_a_revived_message_may_die_again(revived: Books) -> None:
+    del revived.receipts[-1]
+    revived.log[-1] = revived.line("dead", revived.world.book.said[0])
+    assert revived.violations() == []
+
+
+def test_a_revived_message_may_go_with_its_subscription(revived: Books) -> None:
+    del revived.receipts[-1], revived.log[-1]
+    revived.delete()
+    assert revived.violations() == []
+
+
+def test_a_late_message_that_nobody_revived_is_seen(revived: Books) -> None:
+    revived.world.book.revivals.clear()
+    assert any("order" in text for text in revived.violations())
+
+
+@pytest.mark.parametrize("event", ["delivered", "dead", "dropped"])
+def test_an_outcome_too_much_of_a_revived_message_is_seen(revived: Books, event: str) -> None:
+    revived.log.append(revived.line(event, revived.world.book.said[0]))
+    assert any("logged" in text for text in revived.violations())
 
 
 # -- deletions

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from fire.diary import Excuse
-from fire.hazards import Hazard
+from fire.hazards import BadReceivers, Hazard
+from fire.receivers import TO_REFUSE
 from fire.stack import TICK
 from fire.telegram_faults import poll_fault
 from fire.world import KEYS, World
@@ -68,6 +69,25 @@ class KeyDeleted(Hazard):
 
     def heal(self, world: World) -> None:
         world.replace_key(self._name)
+
+
+class DeadLettersRevived(BadReceivers):
+    """Receivers refuse what comes; an operator has it tried again while newer ones run."""
+
+    resources = ("operator", *BadReceivers.resources)
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__(rng, TO_REFUSE)
+        self._most = rng.randint(2, 6)
+
+    def start(self, world: World) -> None:
+        super().start(world)
+        world.say_much("refused", *world.chats)
+
+    def heal(self, world: World) -> None:
+        super().heal(world)
+        world.say_much("after", *world.chats)
+        world.revive_dead_letters(self._most)
 
 
 class QuietWeek(Hazard):

@@ -1,6 +1,7 @@
 """Everything that the campaign acts on: the stack, a Telegram, receivers, a disk, a clock."""
 
 import contextlib
+import json
 import os
 import shutil
 import sqlite3
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from fire.book import Book, Key, Move, Said
+from fire.book import Book, Key, Move, Revival, Said
 from fire.diary import Diary
 from fire.receivers import CALLBACK_TIMEOUT
 from fire.stack import FAKETIME, TICK, Stack
@@ -232,6 +233,18 @@ class World:
             key = Key(name, text.strip())
             self.book.keys.append(key)
             self.keys[name] = key
+
+    def revive_dead_letters(self, most: int) -> None:
+        """Have the newest dead letters tried again, as far as the database lets an operator."""
+        listed = self.command("list-failed-deliveries", "--json")
+        if listed.returncode:
+            return
+        for dead in json.loads(listed.stdout)["failed_deliveries"][-most:]:
+            at = time.time()
+            if self.command("retry-delivery", str(dead["id"])).returncode == 0:
+                revival = Revival(dead["subscription_id"], dead["update_id"], at)
+                self.book.revivals.append(revival)
+                self.diary.count("dead letters that were revived")
 
     def restart_ids(self, first: int) -> None:
         """Let Telegram count on from there; somebody writes under that very id."""
