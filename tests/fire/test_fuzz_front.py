@@ -129,7 +129,7 @@ def test_a_peer_that_waits_after_it_is_answered_or_left_in_time(
     steady: RunningApi, data: bytes
 ) -> None:
     # An idle connection after a good answer is kept for 30 s: ask for its end.
-    data = data.replace(b"Host: gateway", b"Host: gateway\r\nConnection: close")
+    data = re.sub(rb"( HTTP/1\.\d\r?\n)", rb"\1Connection: close\r\n", data)
     check(shoot(steady, [data], half_close=False))
 
 
