@@ -111,9 +111,10 @@ class Turn:
         return Job._make(row) if row else None
 
     def claim(self, job_id: int) -> None:
+        # Due at once should a crash bring it back, whatever the clock shows by then.
         self._tx.execute(
-            "UPDATE deliveries SET state = 'IN_FLIGHT', attempt_count = attempt_count + 1"
-            " WHERE id = ?",
+            "UPDATE deliveries SET state = 'IN_FLIGHT', attempt_count = attempt_count + 1,"
+            " next_attempt_at = 0 WHERE id = ?",
             (job_id,),
         )
 
