@@ -9,9 +9,9 @@ import pytest
 
 from support.builders import BOT, NOW, Gateway, message
 from support.fake_clock import FakeClock
+from support.fake_sender import FakeSender
 from support.log_lines import logged
 from telegrammer.callbacks.outcome import Answer
-from telegrammer.callbacks.sender import Post, Sender
 from telegrammer.errors import StorageUnavailable
 from telegrammer.heartbeat import Heartbeat
 from telegrammer.model import State
@@ -23,41 +23,6 @@ from telegrammer.store.queue import Counts, Queue, Queued, Turn
 from telegrammer_dispatcher.delivery import Budget, Flight
 from telegrammer_dispatcher.loop import STOP_BUDGET, Dispatcher, Rules
 from telegrammer_dispatcher.round import Round
-
-
-class FakeSender(Sender[Flight]):
-    """Holds what was posted until the test answers it."""
-
-    def __init__(self, slots: int) -> None:
-        self.slots = slots
-        self.flying: list[tuple[Flight, Post]] = []
-        self.answers: list[tuple[Flight, Answer]] = []
-
-    @property
-    def free(self) -> int:
-        return self.slots - len(self.flying)
-
-    @property
-    def running(self) -> int:
-        return len(self.flying)
-
-    def watch(self, descriptor: int) -> None: ...
-
-    def unwatch(self, descriptor: int) -> None: ...
-
-    def push(self) -> None: ...
-
-    def start(self, key: Flight, post: Post) -> None:
-        self.flying.append((key, post))
-
-    def wait(self, seconds: float) -> tuple[list[tuple[Flight, Answer]], set[int]]:
-        answers, self.answers = self.answers, []
-        return answers, set()
-
-    def answer(self, update_id: int, answer: Answer) -> None:
-        (found,) = [one for one in self.flying if one[0].job.update_id == update_id]
-        self.flying.remove(found)
-        self.answers.append((found[0], answer))
 
 
 class Bench:
