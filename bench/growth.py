@@ -109,7 +109,7 @@ class Backlog(ExitStack):
 
     def _see(self) -> None:
         newest = self._queue.marks().newest
-        self._lanes.add(self._queue.live(self._seen, newest))
+        self._lanes.add(self._queue.new(self._seen, newest))
         self._seen = newest
 
 

@@ -7,7 +7,7 @@ a job.
 """
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from enum import Enum
 
 from telegrammer.store.queue import Queued
@@ -32,24 +32,28 @@ class _Lane:
 class Lanes:
     """The lanes and where each stands."""
 
-    def __init__(self) -> None:
+    def __init__(self, swept: int = 0) -> None:
+        """Go on with the sweep that has come up to the lane ``swept``.
+
+        Beginning it anew each time would starve the later ones.
+        """
+        self.swept = swept
         self._lanes: dict[int, _Lane] = {}
         self._ready: list[int] = []  # of this sweep: a heap, with stale members
         self._next_sweep: list[int] = []
-        self._swept = 0  # up to this lane
         self._delayed: list[tuple[int, int]] = []  # due time, lane: a heap
 
-    def add(self, jobs: Iterable[Queued]) -> None:
-        """Take in live jobs that are not known yet. A lane is busy with the one in flight.
+    def add(self, jobs: Iterable[Queued], in_flight: Container[int] = ()) -> None:
+        """Take in live jobs that are not known yet; one in flight makes its lane busy.
 
-        A new lane is ready: when taken, its job tells whether it is due.
+        Other new lanes are ready: when taken, a job tells whether it is due.
         """
-        for job_id, lane_id, is_in_flight in jobs:
+        for job_id, lane_id in jobs:
             lane = self._lanes.get(lane_id)
             if lane is None:
                 lane = self._lanes[lane_id] = _Lane(lane_id)
                 self._make_ready(lane)
-            if is_in_flight:
+            if job_id in in_flight:
                 lane.place = _Place.BUSY
             else:
                 heapq.heappush(lane.jobs, job_id)
@@ -64,8 +68,8 @@ class Lanes:
         """
         if not self.has_due(now):
             return None
-        self._swept = heapq.heappop(self._ready)
-        lane = self._lanes[self._swept]
+        self.swept = heapq.heappop(self._ready)
+        lane = self._lanes[self.swept]
         lane.place = _Place.BUSY
         return lane.id, heapq.heappop(lane.jobs)
 
@@ -104,7 +108,7 @@ class Lanes:
                 heapq.heappop(self._ready)
             if not self._next_sweep:
                 return False
-            self._ready, self._next_sweep, self._swept = self._next_sweep, [], 0
+            self._ready, self._next_sweep, self.swept = self._next_sweep, [], 0
 
     def next_due(self) -> int | None:
         """Return when the next delayed lane is due, None when none is delayed."""
@@ -117,5 +121,5 @@ class Lanes:
 
     def _make_ready(self, lane: _Lane) -> None:
         lane.place = _Place.READY
-        sweep = self._ready if lane.id > self._swept else self._next_sweep
+        sweep = self._ready if lane.id > self.swept else self._next_sweep
         heapq.heappush(sweep, lane.id)

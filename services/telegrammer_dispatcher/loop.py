@@ -177,6 +177,8 @@ class Dispatcher:
         if now >= self._next_purge:
             self._next_purge = now + PURGE_PERIOD
             self._purge()
+            # Lanes that wait forget what has gone with its subscription.
+            self._is_stale, self._marks = True, None
         if self._is_stale and now >= self._next_refresh:
             began = self._clock.monotonic()
             self._refresh()
@@ -186,16 +188,20 @@ class Dispatcher:
     def _refresh(self) -> None:
         self._version = self._database.changed_by_others()
         marks = self._queue.marks()
-        known = 0
         if self._marks is None or marks.revivals != self._marks.revivals:
-            self._lanes = Lanes()
+            self._lanes = Lanes(self._lanes.swept)
+            self._lanes.add(self._queue.live(marks.newest), self._in_flight())
         else:
-            known = self._marks.newest
-        self._lanes.add(self._queue.live(known, marks.newest))
+            self._lanes.add(self._queue.new(self._marks.newest, marks.newest))
         self._marks = marks
         if self._bot_id is None:  # once bound, a database never changes its bot
             self._bot_id = self._queue.bot_id()
         self._is_stale = False
+
+    def _in_flight(self) -> set[int]:
+        """Return the jobs whose outcome is not written yet."""
+        flights = self._sender.keys + [flight for flight, _answer in self._ended]
+        return {flight.job.id for flight in flights}
 
     def _notice_clock_jump(self, now: float) -> None:
         moved = self._clock.now() - now - self._offset

@@ -21,6 +21,10 @@ class FakeSender(Sender[Flight]):
     def running(self) -> int:
         return len(self.flying)
 
+    @property
+    def keys(self) -> list[Flight]:
+        return [flight for flight, _ in (*self.flying, *self.answers)]
+
     def watch(self, descriptor: int) -> None: ...
 
     def unwatch(self, descriptor: int) -> None: ...
@@ -38,3 +42,7 @@ class FakeSender(Sender[Flight]):
         (found,) = [one for one in self.flying if one[0].job.update_id == update_id]
         self.flying.remove(found)
         self.answers.append((found[0], answer))
+
+    def answer_all(self, answer: Answer) -> None:
+        self.answers += [(flight, answer) for flight, _ in self.flying]
+        self.flying.clear()

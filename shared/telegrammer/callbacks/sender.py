@@ -154,6 +154,12 @@ class Sender(Generic[K]):
     def running(self) -> int:
         return len(self._slot_of) - len(self._free)
 
+    @property
+    def keys(self) -> list[K]:
+        """Whatever was started and ``wait`` has not returned."""
+        running = [slot.key for slot in self._slot_of.values() if slot.key is not None]
+        return running + [key for key, _answer in self._answered]
+
     def watch(self, descriptor: int) -> None:
         """Let ``wait`` also end when this descriptor is readable."""
         self._extra.add(descriptor)

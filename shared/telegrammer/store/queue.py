@@ -37,7 +37,6 @@ class Queued(NamedTuple):
 
     id: int
     subscription_id: int
-    is_in_flight: bool
 
 
 class Marks(NamedTuple):
@@ -150,18 +149,29 @@ class Queue:
             ).fetchone()
         return Marks(*row)
 
-    def live(self, after: int, up_to: int) -> Iterator[Queued]:
-        """Yield the live jobs with ids in this range, in order of id.
+    def new(self, after: int, up_to: int) -> Iterator[Queued]:
+        """Yield the jobs with ids in this range, which no dispatcher has seen: they are live.
 
-        In one transaction: the connection serves nothing else until the last.
+        In one transaction, as ``live``: the connection serves nothing else until the last.
         """
+        return self._queued(
+            "SELECT id, subscription_id FROM deliveries WHERE id > ? AND id <= ?", after, up_to
+        )
+
+    def live(self, up_to: int) -> Iterator[Queued]:
+        """Yield all live jobs with ids up to this one, in any order."""
+        # By the indexes alone: a row's state stands behind its payload, on further pages if
+        # that is long. A hundred thousand long messages would take seconds.
+        return self._queued(
+            "SELECT id, subscription_id FROM deliveries"
+            " WHERE id <= ? AND id NOT IN (SELECT id FROM deliveries WHERE state = 'DEAD')"
+            " ORDER BY subscription_id, update_id",
+            up_to,
+        )
+
+    def _queued(self, statement: str, *values: int) -> Iterator[Queued]:
         with self._database.read() as tx:
-            rows = tx.execute(
-                "SELECT id, subscription_id, state = 'IN_FLIGHT' FROM deliveries"
-                " WHERE id > ? AND id <= ? AND state <> 'DEAD' ORDER BY id",
-                (after, up_to),
-            )
-            yield from map(Queued._make, rows)
+            yield from map(Queued._make, tx.execute(statement, values))
 
     def clock_seen_at(self) -> int | None:
         """Return what the wall clock showed when a dispatcher last noted it."""

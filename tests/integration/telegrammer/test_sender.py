@@ -210,6 +210,21 @@ def test_posts_run_side_by_side(receiver: Receiver) -> None:
     assert {r.delivery_id for r in receiver.received} == {f"1-1-{n}" for n in range(8)}
 
 
+def test_what_was_started_is_known_until_its_answer_is_returned(receiver: Receiver) -> None:
+    """Also while the answer is here, and its slot free, between a push and a wait."""
+    receiver.answer = lambda _: Reply(raw=silent)
+    with Sender[int](2, 1, 10) as sender:
+        sender.start(1, post(receiver.url))
+        sender.start(2, post("gopher://127.0.0.1"))  # ends before it begins
+        sender.push()
+        assert sender.running == 1
+        assert sorted(sender.keys) == [1, 2]
+
+        collect(sender, 1)
+
+        assert sender.keys == [1]
+
+
 def test_a_connection_is_kept_for_the_next_post(receiver: Receiver) -> None:
     with Sender[int](2, 1, 5) as sender:
         for number in range(5):

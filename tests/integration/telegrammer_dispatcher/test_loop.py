@@ -1,6 +1,7 @@
 """The dispatcher's turns, with the clock and the receivers in the test's hands."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -114,6 +115,19 @@ def test_subscriptions_are_served_side_by_side_up_to_the_workers(bench: Bench) -
     assert [state for _, state, _ in bench.states()].count("IN_FLIGHT") == 4
 
 
+def test_none_starves_although_the_lanes_are_made_anew_again_and_again(bench: Bench) -> None:
+    lanes = bench.subscribe(8)
+    bench.gateway.ingest(*(message(i) for i in range(1, 9)))
+    served: Counter[int] = Counter()
+    for _ in range(8):
+        bench.clock.jump(10)
+        bench.turn()
+        served.update(flight.job.subscription_id for flight, _ in bench.sender.flying)
+        bench.sender.answer_all(Answer(200))
+
+    assert served == dict.fromkeys(lanes, 4)
+
+
 def test_a_retry_holds_back_its_own_subscription_alone(bench: Bench) -> None:
     owner, _ = bench.gateway.key()
     bench.gateway.subscribe(owner, "http://slow/", chat=1)
@@ -175,6 +189,21 @@ def test_a_subscription_deleted_in_flight_is_forgotten_without_an_error(bench: B
     assert bench.turn() == []
     assert bench.turn(60) == []
     assert bench.states() == []
+
+
+def test_what_is_gone_is_forgotten_although_its_lane_waits(bench: Bench) -> None:
+    """A receiver may ask to wait for a day; by then a million deleted jobs could be kept."""
+    bench.subscribe()
+    bench.gateway.ingest(message(1), message(2))
+    bench.turn()
+    bench.answer(1, 503, retry_after="36000")
+    bench.turn()
+    bench.gateway.keys.delete("app")
+    assert bench.dispatcher._lanes.next_due() is not None
+
+    bench.turn(61)
+
+    assert bench.dispatcher._lanes.next_due() is None
 
 
 def test_a_clock_set_back_does_not_stop_deliveries(bench: Bench) -> None:
@@ -269,9 +298,9 @@ def test_a_transaction_that_fails_half_way_leaves_every_job_where_it_was(
     """
     read = Queue.live
 
-    def read_slowly(queue: Queue, after: int, up_to: int) -> Iterator[Queued]:
+    def read_slowly(queue: Queue, up_to: int) -> Iterator[Queued]:
         bench.clock.pass_time(1)
-        yield from read(queue, after, up_to)
+        yield from read(queue, up_to)
 
     monkeypatch.setattr(Queue, "live", read_slowly)
     owner, _ = bench.gateway.key()
@@ -311,14 +340,14 @@ def test_a_reading_of_the_queue_that_breaks_off_is_begun_anew(
     bench.gateway.ingest(message(1))
     bench.turn()
     bench.gateway.ingest(message(2), message(3))
-    whole = Queue.live
+    whole = Queue.new
 
     def break_off(queue: Queue, after: int, up_to: int) -> Iterator[Queued]:
         yield next(whole(queue, after, up_to))
         raise StorageUnavailable("io_error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Queue, "live", break_off)
+        patched.setattr(Queue, "new", break_off)
         assert bench.turn() == [1]
     for update_id in (1, 2, 3):
         bench.answer(update_id, 200)

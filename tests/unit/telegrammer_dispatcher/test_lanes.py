@@ -8,14 +8,10 @@ from telegrammer.store.queue import Queued
 from telegrammer_dispatcher.lanes import Lanes
 
 
-def queued(job: int, lane: int) -> Queued:
-    return Queued(job, lane, is_in_flight=False)
-
-
 def filled(*jobs: tuple[int, int]) -> Lanes:
     """Return lanes with these jobs: id, lane."""
     lanes = Lanes()
-    lanes.add(queued(*job) for job in jobs)
+    lanes.add(Queued(*job) for job in jobs)
     return lanes
 
 
@@ -44,7 +40,7 @@ def test_a_lane_that_is_done_with_all_its_jobs_may_get_new_ones() -> None:
     lanes.done(7)
     assert take_all(lanes) == []
 
-    lanes.add([queued(2, 7), queued(3, 7)])
+    lanes.add([Queued(2, 7), Queued(3, 7)])
 
     assert take_all(lanes) == [(7, 2)]
 
@@ -66,6 +62,19 @@ def test_lanes_come_in_sweeps_by_id_whatever_the_order_in_which_they_finish() ->
         lanes.done(lane)
 
     assert take_all(lanes) == [(5, 5), (6, 6), (1, 7), (2, 8), (3, 9), (4, 10)]
+
+
+def test_lanes_that_are_made_anew_go_on_with_the_sweep() -> None:
+    """Made anew after each of its claims they would else serve the first for ever."""
+    served = []
+    swept = 0
+    for _ in range(6):
+        lanes = Lanes(swept)
+        lanes.add(Queued(lane, lane) for lane in (1, 2, 3))
+        served.append(lanes.take(100))
+        swept = lanes.swept
+
+    assert served == [(1, 1), (2, 2), (3, 3)] * 2
 
 
 @given(st.data(), st.integers(2, 8))
@@ -106,7 +115,7 @@ def test_new_jobs_wait_behind_a_delayed_one() -> None:
     take_all(lanes)
     lanes.delay(1, 1, due_at=160)
 
-    lanes.add([queued(2, 1)])
+    lanes.add([Queued(2, 1)])
 
     assert take_all(lanes, now=159) == []
     assert take_all(lanes, now=160) == [(1, 1)]
@@ -114,7 +123,7 @@ def test_new_jobs_wait_behind_a_delayed_one() -> None:
 
 def test_a_lane_is_busy_with_the_job_in_flight_and_an_older_one_that_was_revived_is_next() -> None:
     lanes = Lanes()
-    lanes.add([queued(1, 7), Queued(2, 7, is_in_flight=True), queued(3, 7), queued(4, 8)])
+    lanes.add([Queued(1, 7), Queued(2, 7), Queued(3, 7), Queued(4, 8)], in_flight={2})
     assert take_all(lanes) == [(8, 4)]
 
     lanes.done(7)
@@ -124,7 +133,7 @@ def test_a_lane_is_busy_with_the_job_in_flight_and_an_older_one_that_was_revived
 
 def test_a_revived_job_does_not_wait_with_a_younger_that_is_delayed() -> None:
     lanes = Lanes()
-    lanes.add([queued(1, 7), Queued(2, 7, is_in_flight=True)])
+    lanes.add([Queued(1, 7), Queued(2, 7)], in_flight={2})
 
     lanes.delay(7, 2, due_at=160)
 
@@ -154,9 +163,9 @@ class Whatever(RuleBasedStateMachine):
 
     @rule()
     def make_anew(self) -> None:
-        in_flight = {job for _, job in self.busy}
-        self.lanes = Lanes()
-        self.lanes.add(Queued(job, self.table[job], job in in_flight) for job in sorted(self.table))
+        self.lanes = Lanes(swept=2)
+        jobs = (Queued(job, lane) for job, lane in self.table.items())
+        self.lanes.add(jobs, in_flight={job for _, job in self.busy})
 
     @rule()
     def take(self) -> None:
@@ -183,7 +192,7 @@ class Whatever(RuleBasedStateMachine):
     def add(self, lane: int, skipped: int) -> None:
         self.newest += 1 + skipped
         self.table[self.newest] = lane
-        self.lanes.add([queued(self.newest, lane)])
+        self.lanes.add([Queued(self.newest, lane)])
 
     @rule(seconds=st.integers(1, 3))
     def pass_time(self, seconds: int) -> None:
