@@ -42,7 +42,8 @@ def transactions(path: Path, slots: int) -> None:
     """Claim and settle all jobs, ``slots`` in each transaction; print rate and CPU."""
     with Database(path) as database:
         queue, lanes, ended, done = Queue(database), Lanes(), Ended(), 0
-        lanes.add(queue.live(queue.marks().newest))
+        with queue.look() as look:
+            lanes.add(look.live())
         began, cpu = time.monotonic(), time.process_time()
         while lanes.has_due(now := time.time()) or ended:
             this = Round(lanes, Budget(8, 86400), now)

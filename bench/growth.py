@@ -108,9 +108,9 @@ class Backlog(ExitStack):
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def _see(self) -> None:
-        newest = self._queue.marks().newest
-        self._lanes.add(self._queue.new(self._seen, newest))
-        self._seen = newest
+        with self._queue.look() as look:
+            self._lanes.add(look.new(self._seen))
+            self._seen = look.marks().newest
 
 
 def run(options: Options) -> Section:

@@ -187,12 +187,13 @@ class Dispatcher:
 
     def _refresh(self) -> None:
         self._version = self._database.changed_by_others()
-        marks = self._queue.marks()
-        if self._marks is None or marks.revivals != self._marks.revivals:
-            self._lanes = Lanes(self._lanes.swept)
-            self._lanes.add(self._queue.live(marks.newest), self._in_flight())
-        else:
-            self._lanes.add(self._queue.new(self._marks.newest, marks.newest))
+        with self._queue.look() as look:
+            marks = look.marks()
+            if self._marks is None or marks.revivals != self._marks.revivals:
+                self._lanes = Lanes(self._lanes.swept)
+                self._lanes.add(look.live(), self._in_flight())
+            else:
+                self._lanes.add(look.new(self._marks.newest))
         self._marks = marks
         if self._bot_id is None:  # once bound, a database never changes its bot
             self._bot_id = self._queue.bot_id()

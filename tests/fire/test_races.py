@@ -101,7 +101,9 @@ def test_ingestion_delivery_and_deletion_at_once_leave_the_books_right(gateway: 
         with Database(path) as database:
             queue = Queue(database)
             for _ in range(each):
-                for queued in list(queue.live(queue.marks().newest)):
+                with queue.look() as look:
+                    live = list(look.live())
+                for queued in live:
                     with queue.turn() as turn:
                         if job := turn.job(queued.id):
                             turn.claim(job.id)

@@ -121,6 +121,36 @@ class Turn:
         return self._tx.execute(statement, values).rowcount == 1
 
 
+class Look:
+    """Which jobs there are. The connection serves nothing else until the last is read."""
+
+    def __init__(self, tx: sqlite3.Connection) -> None:
+        self._tx = tx
+
+    def marks(self) -> Marks:
+        """Return what tells whether there are jobs that were not seen yet."""
+        row = self._tx.execute(
+            "SELECT coalesce((SELECT max(id) FROM deliveries), 0), count FROM revivals"
+        ).fetchone()
+        return Marks(*row)
+
+    def new(self, after: int) -> Iterator[Queued]:
+        """Yield the jobs with higher ids, which no dispatcher has seen: they are live."""
+        rows = self._tx.execute("SELECT id, subscription_id FROM deliveries WHERE id > ?", (after,))
+        return map(Queued._make, rows)
+
+    def live(self) -> Iterator[Queued]:
+        """Yield all live jobs, in any order."""
+        # By the indexes alone: a row's state stands behind its payload, on further pages if
+        # that is long. A hundred thousand long messages would take seconds.
+        rows = self._tx.execute(
+            "SELECT id, subscription_id FROM deliveries"
+            " WHERE id NOT IN (SELECT id FROM deliveries WHERE state = 'DEAD')"
+            " ORDER BY subscription_id, update_id"
+        )
+        return map(Queued._make, rows)
+
+
 class Queue:
     """The jobs of all subscriptions."""
 
@@ -141,37 +171,11 @@ class Queue:
                 "UPDATE deliveries SET state = 'PENDING' WHERE state = 'IN_FLIGHT'"
             ).rowcount
 
-    def marks(self) -> Marks:
-        """Return what tells whether there are jobs that were not seen yet."""
+    @contextlib.contextmanager
+    def look(self) -> Iterator[Look]:
+        """Yield a ``Look``, all of it at one state of the queue."""
         with self._database.read() as tx:
-            row = tx.execute(
-                "SELECT coalesce((SELECT max(id) FROM deliveries), 0), count FROM revivals"
-            ).fetchone()
-        return Marks(*row)
-
-    def new(self, after: int, up_to: int) -> Iterator[Queued]:
-        """Yield the jobs with ids in this range, which no dispatcher has seen: they are live.
-
-        In one transaction, as ``live``: the connection serves nothing else until the last.
-        """
-        return self._queued(
-            "SELECT id, subscription_id FROM deliveries WHERE id > ? AND id <= ?", after, up_to
-        )
-
-    def live(self, up_to: int) -> Iterator[Queued]:
-        """Yield all live jobs with ids up to this one, in any order."""
-        # By the indexes alone: a row's state stands behind its payload, on further pages if
-        # that is long. A hundred thousand long messages would take seconds.
-        return self._queued(
-            "SELECT id, subscription_id FROM deliveries"
-            " WHERE id <= ? AND id NOT IN (SELECT id FROM deliveries WHERE state = 'DEAD')"
-            " ORDER BY subscription_id, update_id",
-            up_to,
-        )
-
-    def _queued(self, statement: str, *values: int) -> Iterator[Queued]:
-        with self._database.read() as tx:
-            yield from map(Queued._make, tx.execute(statement, values))
+            yield Look(tx)
 
     def clock_seen_at(self) -> int | None:
         """Return what the wall clock showed when a dispatcher last noted it."""

@@ -20,7 +20,7 @@ from telegrammer.notification import Watch
 from telegrammer.process import Stop
 from telegrammer.store.components import Components
 from telegrammer.store.connection import Database
-from telegrammer.store.queue import Counts, Queue, Queued, Turn
+from telegrammer.store.queue import Counts, Look, Queued, Turn
 from telegrammer_dispatcher.delivery import Budget, Flight
 from telegrammer_dispatcher.loop import STOP_BUDGET, Dispatcher, Rules
 from telegrammer_dispatcher.round import Round
@@ -296,13 +296,13 @@ def test_a_transaction_that_fails_half_way_leaves_every_job_where_it_was(
 
     Although the queue is so long that it is not read again so soon for less.
     """
-    read = Queue.live
+    read = Look.live
 
-    def read_slowly(queue: Queue, up_to: int) -> Iterator[Queued]:
+    def read_slowly(look: Look) -> Iterator[Queued]:
         bench.clock.pass_time(1)
-        yield from read(queue, up_to)
+        yield from read(look)
 
-    monkeypatch.setattr(Queue, "live", read_slowly)
+    monkeypatch.setattr(Look, "live", read_slowly)
     owner, _ = bench.gateway.key()
     chats = {1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 1, 7: 3, 8: 4}
     for chat in range(1, 6):
@@ -340,14 +340,14 @@ def test_a_reading_of_the_queue_that_breaks_off_is_begun_anew(
     bench.gateway.ingest(message(1))
     bench.turn()
     bench.gateway.ingest(message(2), message(3))
-    whole = Queue.new
+    whole = Look.new
 
-    def break_off(queue: Queue, after: int, up_to: int) -> Iterator[Queued]:
-        yield next(whole(queue, after, up_to))
+    def break_off(look: Look, after: int) -> Iterator[Queued]:
+        yield next(whole(look, after))
         raise StorageUnavailable("io_error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Queue, "new", break_off)
+        patched.setattr(Look, "new", break_off)
         assert bench.turn() == [1]
     for update_id in (1, 2, 3):
         bench.answer(update_id, 200)
