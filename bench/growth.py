@@ -47,8 +47,9 @@ class Backlog(ExitStack):
         self._ended = Ended()
         for done in range(0, past, 20_000):
             self._refill(min(20_000, past - done))
-            while self._transaction(SLOTS) and self._ended:
-                pass
+            self._transaction(SLOTS)
+            while self._ended:
+                self._transaction(SLOTS)
         ours.fill(poller, chats, max(depth, subscriptions))
         with poller.write() as tx:
             tx.execute(
@@ -143,8 +144,8 @@ def _section(values: dict[str, list[Json]]) -> Section:
             "16 claims in a transaction, and 16 claims with the outcomes of the 16 before: the"
             " dispatcher's own code without HTTP. Half of the subscriptions are blocked by a retry"
             " that is not due.",
-            "A claim reads and writes as many pages at any depth; what is left is a level more in"
-            " the trees, and pages that no cache holds. An outcome also leaves the UNIQUE index,"
+            "A claim writes as many pages at any depth; what is left is a level more in the trees,"
+            " and pages that no cache holds. An outcome also leaves the UNIQUE index,"
             " where the jobs of 16 subscriptions lie on a page or two when there are few, and on"
             " 16 when there are many. Folding the WAL into the file is not in these rates.",
         ],

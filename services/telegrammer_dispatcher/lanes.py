@@ -7,30 +7,15 @@ a job.
 """
 
 import heapq
-from collections.abc import Container, Iterable
-from enum import Enum
+from collections.abc import Iterable, Mapping
 
 from telegrammer.store.queue import Queued
 
-
-class _Place(Enum):
-    READY = 1
-    DELAYED = 2
-    BUSY = 3
-
-
-class _Lane:
-    __slots__ = ("due_at", "id", "jobs", "place")
-
-    def __init__(self, lane_id: int) -> None:
-        self.id = lane_id
-        self.place = _Place.BUSY
-        self.due_at = 0
-        self.jobs: list[int] = []  # that wait: a heap, the lowest id is the oldest
+_NONE_BUSY: Mapping[int, int] = {}
 
 
 class Lanes:
-    """The lanes and where each stands."""
+    """The lanes and where each stands: one that is neither ready nor delayed is busy."""
 
     def __init__(self, swept: int = 0) -> None:
         """Go on with the sweep that has come up to the lane ``swept``.
@@ -38,25 +23,24 @@ class Lanes:
         Beginning it anew each time would starve the later ones.
         """
         self.swept = swept
-        self._lanes: dict[int, _Lane] = {}
-        self._ready: list[int] = []  # of this sweep: a heap, with stale members
+        self._jobs: dict[int, list[int]] = {}  # that wait, by lane: a heap, the lowest is oldest
+        self._ready: list[int] = []  # of this sweep: a heap
         self._next_sweep: list[int] = []
         self._delayed: list[tuple[int, int]] = []  # due time, lane: a heap
 
-    def add(self, jobs: Iterable[Queued], in_flight: Container[int] = ()) -> None:
-        """Take in live jobs that are not known yet; one in flight makes its lane busy.
+    def add(self, jobs: Iterable[Queued], busy: Mapping[int, int] = _NONE_BUSY) -> None:
+        """Take in live jobs that are not known yet; ``busy`` has the one in flight of each lane.
 
         Other new lanes are ready: when taken, a job tells whether it is due.
         """
         for job_id, lane_id in jobs:
-            lane = self._lanes.get(lane_id)
-            if lane is None:
-                lane = self._lanes[lane_id] = _Lane(lane_id)
-                self._make_ready(lane)
-            if job_id in in_flight:
-                lane.place = _Place.BUSY
-            else:
-                heapq.heappush(lane.jobs, job_id)
+            waiting = self._jobs.get(lane_id)
+            if waiting is None:
+                waiting = self._jobs[lane_id] = []
+                if lane_id not in busy:
+                    self._make_ready(lane_id)
+            if busy.get(lane_id) != job_id:
+                heapq.heappush(waiting, job_id)
 
     def take(self, now: float) -> tuple[int, int] | None:
         """Return a lane that is due, busy from now on, and its oldest job.
@@ -69,57 +53,40 @@ class Lanes:
         if not self.has_due(now):
             return None
         self.swept = heapq.heappop(self._ready)
-        lane = self._lanes[self.swept]
-        lane.place = _Place.BUSY
-        return lane.id, heapq.heappop(lane.jobs)
+        return self.swept, heapq.heappop(self._jobs[self.swept])
 
     def done(self, lane_id: int) -> None:
         """Let a busy lane go on with its next job, if it has one."""
-        lane = self._lanes.get(lane_id)
-        if lane is None:  # its subscription was gone when the lanes were made
-            return
-        if lane.jobs:
-            self._make_ready(lane)
-        else:
-            del self._lanes[lane_id]
+        waiting = self._jobs.get(lane_id)
+        if waiting:
+            self._make_ready(lane_id)
+        elif waiting is not None:  # else its subscription was gone when the lanes were made
+            del self._jobs[lane_id]
 
     def delay(self, lane_id: int, job_id: int, due_at: int) -> None:
         """Let a busy lane wait with its job until the wall clock shows ``due_at``.
 
         Unless an older one was revived meanwhile: that comes first.
         """
-        lane = self._lanes[lane_id]
-        heapq.heappush(lane.jobs, job_id)
-        if lane.jobs[0] < job_id:
-            self._make_ready(lane)
+        waiting = self._jobs[lane_id]
+        heapq.heappush(waiting, job_id)
+        if waiting[0] < job_id:
+            self._make_ready(lane_id)
         else:
-            lane.due_at, lane.place = due_at, _Place.DELAYED
             heapq.heappush(self._delayed, (due_at, lane_id))
 
     def has_due(self, now: float) -> bool:
         """Tell whether ``take`` would return a job."""
-        if self._delayed:
-            self._wake(now)
-        while True:
-            while self._ready:
-                lane = self._lanes.get(self._ready[0])
-                if lane and lane.place is _Place.READY:
-                    return True
-                heapq.heappop(self._ready)
-            if not self._next_sweep:
-                return False
+        while self._delayed and self._delayed[0][0] <= now:
+            self._make_ready(heapq.heappop(self._delayed)[1])
+        if not self._ready:
             self._ready, self._next_sweep, self.swept = self._next_sweep, [], 0
+        return bool(self._ready)
 
     def next_due(self) -> int | None:
         """Return when the next delayed lane is due, None when none is delayed."""
         return self._delayed[0][0] if self._delayed else None
 
-    def _wake(self, now: float) -> None:
-        while self._delayed and self._delayed[0][0] <= now:
-            _, lane_id = heapq.heappop(self._delayed)
-            self._make_ready(self._lanes[lane_id])
-
-    def _make_ready(self, lane: _Lane) -> None:
-        lane.place = _Place.READY
-        sweep = self._ready if lane.id > self.swept else self._next_sweep
-        heapq.heappush(sweep, lane.id)
+    def _make_ready(self, lane_id: int) -> None:
+        sweep = self._ready if lane_id > self.swept else self._next_sweep
+        heapq.heappush(sweep, lane_id)

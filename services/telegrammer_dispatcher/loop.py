@@ -119,8 +119,9 @@ class Dispatcher:
             this = self._settle_and_claim()
         except StorageUnavailable as error:
             self._resume_at = self._clock.monotonic() + STORAGE_DELAY
-            # The lanes may be ahead of the database now: they are made anew before all else.
-            self._is_stale, self._marks, self._next_refresh = True, None, self._resume_at
+            # The lanes may be ahead of the database now: before all else.
+            self._make_lanes_anew()
+            self._next_refresh = self._resume_at
             self._log.warning("storage_unavailable", reason=error.reason, retry_in=STORAGE_DELAY)
             return
         if this is not None:
@@ -178,7 +179,7 @@ class Dispatcher:
             self._next_purge = now + PURGE_PERIOD
             self._purge()
             # Lanes that wait forget what has gone with its subscription.
-            self._is_stale, self._marks = True, None
+            self._make_lanes_anew()
         if self._is_stale and now >= self._next_refresh:
             began = self._clock.monotonic()
             self._refresh()
@@ -191,7 +192,7 @@ class Dispatcher:
             marks = look.marks()
             if self._marks is None or marks.revivals != self._marks.revivals:
                 self._lanes = Lanes(self._lanes.swept)
-                self._lanes.add(look.live(), self._in_flight())
+                self._lanes.add(look.live(), self._busy())
             else:
                 self._lanes.add(look.new(self._marks.newest))
         self._marks = marks
@@ -199,10 +200,14 @@ class Dispatcher:
             self._bot_id = self._queue.bot_id()
         self._is_stale = False
 
-    def _in_flight(self) -> set[int]:
-        """Return the jobs whose outcome is not written yet."""
+    def _make_lanes_anew(self) -> None:
+        """At the next refresh."""
+        self._is_stale, self._marks = True, None
+
+    def _busy(self) -> dict[int, int]:
+        """Return the lanes that are busy, and the job of each: its outcome is not written yet."""
         flights = self._sender.keys + [flight for flight, _answer in self._ended]
-        return {flight.job.id for flight in flights}
+        return {flight.job.subscription_id: flight.job.id for flight in flights}
 
     def _notice_clock_jump(self, now: float) -> None:
         moved = self._clock.now() - now - self._offset
@@ -213,7 +218,7 @@ class Dispatcher:
     def _clock_moved(self, seconds: float) -> None:
         # Due times were written on the old clock: waiting must not grow by the jump.
         self._queue.see_clock(int(self._clock.now()), set_back=max(0, math.ceil(-seconds)))
-        self._is_stale, self._marks = True, None
+        self._make_lanes_anew()
         self._log.warning("clock_jumped", seconds=round(seconds, 1))
 
     def _purge(self) -> None:

@@ -123,7 +123,7 @@ def test_new_jobs_wait_behind_a_delayed_one() -> None:
 
 def test_a_lane_is_busy_with_the_job_in_flight_and_an_older_one_that_was_revived_is_next() -> None:
     lanes = Lanes()
-    lanes.add([Queued(1, 7), Queued(2, 7), Queued(3, 7), Queued(4, 8)], in_flight={2})
+    lanes.add([Queued(1, 7), Queued(2, 7), Queued(3, 7), Queued(4, 8)], busy={7: 2})
     assert take_all(lanes) == [(8, 4)]
 
     lanes.done(7)
@@ -133,7 +133,7 @@ def test_a_lane_is_busy_with_the_job_in_flight_and_an_older_one_that_was_revived
 
 def test_a_revived_job_does_not_wait_with_a_younger_that_is_delayed() -> None:
     lanes = Lanes()
-    lanes.add([Queued(1, 7), Queued(2, 7)], in_flight={2})
+    lanes.add([Queued(1, 7), Queued(2, 7)], busy={7: 2})
 
     lanes.delay(7, 2, due_at=160)
 
@@ -165,7 +165,7 @@ class Whatever(RuleBasedStateMachine):
     def make_anew(self) -> None:
         self.lanes = Lanes(swept=2)
         jobs = (Queued(job, lane) for job, lane in self.table.items())
-        self.lanes.add(jobs, in_flight={job for _, job in self.busy})
+        self.lanes.add(jobs, busy=dict(self.busy))
 
     @rule()
     def take(self) -> None:
