@@ -119,7 +119,7 @@ class Dispatcher:
             this = self._settle_and_claim()
         except StorageUnavailable as error:
             self._resume_at = self._clock.monotonic() + STORAGE_DELAY
-            # The lanes may be ahead of the database now: before all else.
+            # The lanes may be ahead of the database: they are made anew before all else.
             self._make_lanes_anew()
             self._next_refresh = self._resume_at
             self._log.warning("storage_unavailable", reason=error.reason, retry_in=STORAGE_DELAY)
