@@ -169,7 +169,6 @@ class Dispatcher:
         if now >= self._next_look:
             self._next_look = now + LOOK
             self._is_stale = self._is_stale or self._database.changed_by_others() != self._version
-            self._heartbeat.report(State.RUNNING)
         if now >= self._next_beat:
             self._next_beat = now + PERIOD
             # First what ends the turn when it fails: a turn never waits twice for a lock.
@@ -199,6 +198,7 @@ class Dispatcher:
         if self._bot_id is None:  # once bound, a database never changes its bot
             self._bot_id = self._queue.bot_id()
         self._is_stale = False
+        self._heartbeat.report(State.RUNNING)
 
     def _make_lanes_anew(self) -> None:
         """At the next refresh."""

@@ -25,15 +25,17 @@ class Stop:
 
     def __init__(self) -> None:
         self._fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._is_set = False
 
     def fileno(self) -> int:
         return self._fd
 
     def set(self) -> None:
+        self._is_set = True
         os.eventfd_write(self._fd, 1)
 
     def is_set(self) -> bool:
-        return self.wait(0)
+        return self._is_set
 
     def wait(self, seconds: float | None) -> bool:
         """Wait up to ``seconds`` (None: for ever); tell whether the wish was made."""

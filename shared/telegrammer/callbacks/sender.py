@@ -199,7 +199,8 @@ class Sender(Generic[K]):
                 self._forget(descriptor)
             else:
                 self._multi.socket_action(descriptor, _curl_events(events))
-        self._gather()
+        if self.running:
+            self._gather()
         self.push()
         answered, self._answered = self._answered, []
         return answered, readable

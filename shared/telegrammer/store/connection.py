@@ -4,8 +4,9 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 from urllib.parse import quote
 
@@ -21,6 +22,7 @@ _WAL_LIMIT: Final = 16 * 1024 * 1024
 # limit. Every time waits for the disk twice, and a page changed often is written once.
 _CHECKPOINT: Final = 4000
 
+_OUR_FAULTS: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
 _REASONS: Final = {
     "SQLITE_BUSY": "locked",
     "SQLITE_LOCKED": "locked",
@@ -33,6 +35,62 @@ _REASONS: Final = {
     "SQLITE_CORRUPT": "corrupt",
     "SQLITE_NOTADB": "corrupt",
 }
+
+
+# Classes, not generators: contextlib's machinery is a fifth of the memory that an idle turn of
+# the dispatcher touches, and memory that has gone cold is most of what idling costs.
+class translated_errors:  # noqa: N801  (a context manager, named as contextlib names its own)
+    """Turns SQLite's environmental errors into ``StorageUnavailable``.
+
+    Broken constraints and wrong SQL are ours to prevent; they pass unchanged.
+    """
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, _OUR_FAULTS):
+            name = getattr(error, "sqlite_errorname", "") or ""
+            primary = "_".join(name.split("_")[:2])
+            raise StorageUnavailable(_REASONS.get(primary, "failed")) from error
+
+
+class _Transaction:
+    """A transaction, from the beginning of the block to its end."""
+
+    def __init__(self, connection: sqlite3.Connection, begin: str) -> None:
+        self._connection = connection
+        self._begin = begin
+
+    def __enter__(self) -> sqlite3.Connection:
+        with translated_errors():
+            self._connection.execute(self._begin)
+        return self._connection
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with translated_errors():
+            try:
+                if error is None:
+                    self._connection.execute("COMMIT")
+            finally:
+                self._roll_back()
+        translated_errors().__exit__(kind, error, traceback)
+
+    def _roll_back(self) -> None:
+        # Not after a commit; and SQLite itself rolls back after some errors, a full disk
+        # among them.
+        if self._connection.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
 
 
 class Database:
@@ -64,33 +122,19 @@ class Database:
             self._connection.close()
             raise
 
-    @contextlib.contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
-        """Yield a transaction that is committed at the end, rolled back on any error.
+    def write(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Return a transaction that is committed at the end, rolled back on any error.
 
         IMMEDIATE: a transaction that reads first and writes later fails at once when
         another wrote between, whatever the busy timeout.
         """
         self._require_same_file()
-        with translated_errors():
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                self._roll_back()
-                raise
+        return _Transaction(self._connection, "BEGIN IMMEDIATE")
 
-    @contextlib.contextmanager
-    def read(self) -> Iterator[sqlite3.Connection]:
-        """Yield a transaction in which all reads see one state of the database."""
+    def read(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Return a transaction in which all reads see one state of the database."""
         self._require_same_file()
-        with translated_errors():
-            self._connection.execute("BEGIN")
-            try:
-                yield self._connection
-            finally:
-                self._roll_back()
+        return _Transaction(self._connection, "BEGIN")
 
     def changed_by_others(self) -> int:
         """Return a number that differs after another connection has committed."""
@@ -113,12 +157,6 @@ class Database:
         """
         if _identity(self.path) != self._file:
             raise StorageUnavailable("replaced")
-
-    def _roll_back(self) -> None:
-        # SQLite itself has rolled back after some errors, a full disk among them.
-        if self._connection.in_transaction:
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.execute("ROLLBACK")
 
     def __enter__(self) -> "Database":
         return self
@@ -151,19 +189,3 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             time.sleep(0.02)
         else:
             return
-
-
-@contextlib.contextmanager
-def translated_errors() -> Iterator[None]:
-    """Turn SQLite's environmental errors into ``StorageUnavailable``.
-
-    Broken constraints and wrong SQL are ours to prevent; they pass unchanged.
-    """
-    try:
-        yield
-    except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError):
-        raise
-    except sqlite3.DatabaseError as error:
-        name = getattr(error, "sqlite_errorname", "") or ""
-        primary = "_".join(name.split("_")[:2])
-        raise StorageUnavailable(_REASONS.get(primary, "failed")) from error
