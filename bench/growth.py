@@ -1,9 +1,9 @@
 """Claims at depth: does a backlog, or a past, make the dispatcher's transactions dearer?
 
-The dispatcher's own code, without HTTP: transactions that claim for 16 slots, and transactions
-that also settle as delivered what the one before has claimed. The backlog is kept at its depth:
-what a slice of them has used up is ingested again before the next, by another connection as the
-poller would, and folded from the WAL into the file, outside the clock.
+The dispatcher's own code, without HTTP: transactions that claim for 1, 4 and 16 workers, and
+transactions that also settle as delivered what the one before has claimed. The backlog is kept at
+its depth: what a slice of them has used up is ingested again before the next, by another connection
+as the poller would, and folded from the WAL into the file, outside the clock.
 """
 
 import contextlib
@@ -24,10 +24,11 @@ from telegrammer_dispatcher.delivery import Budget
 from telegrammer_dispatcher.lanes import Lanes
 from telegrammer_dispatcher.round import Ended, Round
 
-SLOTS: Final = 16
+WORKERS: Final = (1, 4, 16)
+MOST: Final = WORKERS[-1]
 DEPTHS: Final = (1_000, 10_000, 100_000)
 SUBSCRIPTIONS: Final = (100, 1_000)
-SLICE: Final = 25  # transactions between two refills
+SLICE: Final = 400  # jobs between two refills
 FAR: Final = 10**6  # seconds until a blocked retry is due
 
 
@@ -47,9 +48,9 @@ class Backlog(ExitStack):
         self._ended = Ended()
         for done in range(0, past, 20_000):
             self._refill(min(20_000, past - done))
-            self._transaction(SLOTS)
+            self._transaction(MOST)
             while self._ended:
-                self._transaction(SLOTS)
+                self._transaction(MOST)
         ours.fill(poller, chats, max(depth, subscriptions))
         with poller.write() as tx:
             tx.execute(
@@ -60,34 +61,35 @@ class Backlog(ExitStack):
             )
         self._see()
         used = 0
-        for _ in range(2 * subscriptions // SLOTS):  # the blocked are looked at once
-            self._transaction(SLOTS)
+        for _ in range(2 * subscriptions // MOST):  # the blocked are looked at once
+            self._transaction(MOST)
             used += len(self._ended)
         self._refill(used)
 
     def measure(self, deliveries: int) -> Json:
-        """Claim and settle at least so many, each way."""
-        slices = -(-deliveries // (SLICE * SLOTS))
-        claiming = both = 0.0
+        """Claim at least so many for each number of workers, and settle them for the most."""
+        slices = -(-deliveries // SLICE)
+        claiming = dict.fromkeys(WORKERS, 0.0)
+        both = 0.0
         for _ in range(slices):
-            for _ in range(SLICE):
-                self._transaction(0)
-                claiming += self._full_transaction()
-            self._refill(SLICE * SLOTS)
-            both += sum(self._full_transaction() for _ in range(SLICE))
-            self._refill(SLICE * SLOTS)
-        done = slices * SLICE * SLOTS
+            for workers in WORKERS:
+                for _ in range(SLICE // workers):
+                    self._transaction(0)
+                    claiming[workers] += self._full_transaction(workers)
+                self._refill(SLICE)
+            both += sum(self._full_transaction(MOST) for _ in range(SLICE // MOST))
+            self._refill(SLICE)
         path = self._poller.path
         return {
-            "claims": done / claiming,
-            "both": done / both,
+            **{_claims(workers): slices * SLICE / claiming[workers] for workers in WORKERS},
+            "both": slices * SLICE / both,
             "file_mib": path.stat().st_size / 2**20,
             "wal_mib": Path(f"{path}-wal").stat().st_size / 2**20,
         }
 
-    def _full_transaction(self) -> float:
-        seconds = self._transaction(SLOTS)
-        if len(self._ended) != SLOTS:
+    def _full_transaction(self, workers: int) -> float:
+        seconds = self._transaction(workers)
+        if len(self._ended) != workers:
             raise RuntimeError("the backlog ran dry")
         return seconds
 
@@ -133,26 +135,36 @@ def run(options: Options) -> Section:
     return _section(values)
 
 
+def _claims(workers: int) -> str:
+    return f"claims_{workers}"
+
+
 def _section(values: dict[str, list[Json]]) -> Section:
-    claims = {name: median(runs, "claims") for name, runs in values.items()}
-    both = {name: median(runs, "both") for name, runs in values.items()}
+    rates = {
+        figure: {name: median(runs, figure) for name, runs in values.items()}
+        for figure in (*map(_claims, WORKERS), "both")
+    }
     largest_wal = max(run["wal_mib"] for runs in values.values() for run in runs)
     return Section(
         name="growth",
         title="Growth",
         remarks=[
-            "16 claims in a transaction, and 16 claims with the outcomes of the 16 before: the"
-            " dispatcher's own code without HTTP. Half of the subscriptions are blocked by a retry"
-            " that is not due.",
-            "A claim writes as many pages at any depth; what is left is a level more in the trees,"
-            " and pages that no cache holds. An outcome also leaves the UNIQUE index,"
-            " where the jobs of 16 subscriptions lie on a page or two when there are few, and on"
-            " 16 when there are many. Folding the WAL into the file is not in these rates.",
+            "As many claims in a transaction as there are workers: the dispatcher's own code,"
+            f" without HTTP; at {MOST} also with the outcomes of the {MOST} before. Half of the"
+            " subscriptions are blocked by a retry that is not due.",
+            "A claim writes as many pages at any depth. What grows is a level more in the trees,"
+            " and pages that no cache holds: little beside a transaction, and the more claims"
+            " share one, the more of each that is. An outcome also leaves the UNIQUE index, where"
+            f" the jobs of {MOST} subscriptions lie on a page or two when there are few, and on"
+            f" {MOST} when there are many. Folding the WAL into the file is not in these rates.",
         ],
         columns=[
             "backlog",
-            "claims/s",
-            "of the best",
+            *(
+                column
+                for workers in WORKERS
+                for column in (f"claims/s, workers: {workers}", "of the best")
+            ),
             "with outcomes/s",
             "of the best",
             "file MiB",
@@ -161,20 +173,24 @@ def _section(values: dict[str, list[Json]]) -> Section:
         rows=[
             [
                 name,
-                f"{claims[name]:,.0f}",
-                f"{claims[name] / max(claims.values()):.2f}",
-                f"{both[name]:,.0f}",
-                f"{both[name] / max(both.values()):.2f}",
+                *(
+                    cell
+                    for rate in rates.values()
+                    for cell in (f"{rate[name]:,.0f}", f"{rate[name] / max(rate.values()):.2f}")
+                ),
                 f"{median(runs, 'file_mib'):.1f}",
                 f"{median(runs, 'wal_mib'):.1f}",
             ]
             for name, runs in values.items()
         ],
         goals=[
-            goal(
-                "of the best claim rate is the worst",
-                min(claims.values()) / max(claims.values()),
-                least=0.9,
+            *(
+                goal(
+                    f"of the best claim rate is the worst, workers: {workers}",
+                    min(rates[_claims(workers)].values()) / max(rates[_claims(workers)].values()),
+                    least=0.9,
+                )
+                for workers in WORKERS
             ),
             goal("MiB was the largest WAL", largest_wal, most=32),
         ],
