@@ -1,5 +1,6 @@
 """What a receiver's answer means for the delivery. Pure."""
 
+import datetime
 import email.utils
 import math
 from enum import Enum
@@ -51,9 +52,11 @@ def least_delay(retry_after: str | None, now: float) -> int:
     """
     text = (retry_after or "").strip()
     if text.isascii() and text.isdigit():
-        return int(text[-_LONGEST_DIGITS:]) if len(text) <= _LONGEST_DIGITS else 10**_LONGEST_DIGITS
+        return int(text) if len(text) <= _LONGEST_DIGITS else 10**_LONGEST_DIGITS
     try:
         moment = email.utils.parsedate_to_datetime(text)
+        # HTTP dates are UTC, also those that do not say so (asctime's form, RFC 9110, 5.6.7).
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
         return max(0, math.ceil(moment.timestamp() - now))
     except (ValueError, OverflowError, IndexError, TypeError):
         return 0

@@ -1,6 +1,7 @@
 """What a receiver's answer means."""
 
 import email.utils
+import time
 
 import pytest
 from hypothesis import given
@@ -59,6 +60,23 @@ def test_every_other_answer_below_500_is_final() -> None:
 )
 def test_retry_after_is_seconds_or_a_date(value: str | None, seconds: int) -> None:
     assert least_delay(value, NOW) == seconds
+
+
+@pytest.mark.parametrize("zone", ["", " -0000", " GMT"])
+@pytest.mark.parametrize("here", ["America/New_York", "Asia/Tokyo"])
+def test_a_date_is_utc_wherever_the_gateway_runs(
+    monkeypatch: pytest.MonkeyPatch, here: str, zone: str
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", here)
+        time.tzset()
+        delays = [
+            least_delay(time.strftime(form, time.gmtime(NOW + 37)), NOW)
+            for form in (f"%a, %d %b %Y %H:%M:%S{zone}", "%a %b %d %H:%M:%S %Y")
+        ]
+    time.tzset()
+
+    assert delays == [37, 37]
 
 
 @given(st.text(max_size=60))
