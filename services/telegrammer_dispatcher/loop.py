@@ -171,6 +171,7 @@ class Dispatcher:
             self._is_stale = self._is_stale or self._database.changed_by_others() != self._version
         if now >= self._next_beat:
             self._next_beat = now + PERIOD
+            self._watch.renew()
             # First what ends the turn when it fails: a turn never waits twice for a lock.
             self._queue.see_clock(int(self._clock.now()))
             self._heartbeat.beat()

@@ -12,8 +12,10 @@ from typing import Final
 from inotify_simple import INotify
 from inotify_simple import flags as events
 
-_WATCHED: Final = events.ATTRIB | events.MODIFY | events.DELETE_SELF | events.MOVE_SELF
-_GONE: Final = events.DELETE_SELF | events.MOVE_SELF | events.IGNORED
+_LEAVES: Final = events.DELETE_SELF | events.MOVE_SELF
+_GONE: Final = _LEAVES | events.IGNORED
+# What stands at the path is watched as it is touched: a link is not followed.
+_WATCHED: Final = events.ATTRIB | events.MODIFY | _LEAVES | events.DONT_FOLLOW
 
 
 def path_of(database: Path) -> Path:
@@ -46,8 +48,8 @@ class Watch:
     def __init__(self, database: Path) -> None:
         self._database = database
         self._inotify = _open_inotify()
-        self._is_watching = False
-        self._begin()
+        touch(database)
+        self.renew()
 
     def fileno(self) -> int | None:
         """Return the descriptor to wait for; None when the system has no watch left for us."""
@@ -57,22 +59,25 @@ class Watch:
         """Forget the touches so far, and watch the file anew when it was replaced."""
         if self._inotify is None:
             return
-        for event in self._inotify.read(timeout=0):
-            self._is_watching = self._is_watching and not event.mask & _GONE
-        if not self._is_watching:
-            self._begin()
+        if any(event.mask & _GONE for event in self._inotify.read(timeout=0)):
+            self.renew()
+
+    def renew(self) -> None:
+        """Watch what stands at the path now, made when nothing does; a standing watch stays.
+
+        Call it now and then: where it failed, nothing else would ever wake the caller.
+        """
+        if self._inotify is None:
+            return
+        file = path_of(self._database)
+        with contextlib.suppress(OSError):
+            if not os.path.lexists(file):
+                _create(file)
+            self._inotify.add_watch(file, _WATCHED)
 
     def close(self) -> None:
         if self._inotify is not None:
             self._inotify.close()
-
-    def _begin(self) -> None:
-        touch(self._database)
-        if self._inotify is None:
-            return
-        with contextlib.suppress(OSError):
-            self._inotify.add_watch(path_of(self._database), _WATCHED)
-            self._is_watching = True
 
 
 def _open_inotify() -> INotify | None:

@@ -6,6 +6,7 @@ import select
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from inotify_simple import INotify
@@ -75,6 +76,40 @@ def test_a_link_is_not_followed_and_no_folder_is_no_error(database: Path) -> Non
     notification.touch(database.parent / "missing" / "t.db")
 
     assert not target.exists()
+
+
+@pytest.mark.parametrize("target", ["elsewhere", "/dev/null"])
+def test_a_link_in_its_place_is_watched_like_the_file(
+    database: Path, watch: Watch, target: str
+) -> None:
+    file = database.with_name("t.db.notify")
+    file.unlink()
+    file.symlink_to(target)
+    is_woken(watch)
+    is_woken(watch)
+
+    notification.touch(database)
+
+    assert is_woken(watch)
+
+
+def test_a_watch_that_could_not_be_set_again_is_renewed_later(
+    database: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk, say, has no room for the file: nothing could wake the dispatcher then."""
+    with monkeypatch.context() as patched:
+        patched.setattr(notification, "_create", Mock(side_effect=OSError(errno.ENOSPC, "full")))
+        database.with_name("t.db.notify").unlink()
+        assert is_woken(watch)
+        is_woken(watch)
+        watch.renew()
+    notification.touch(database)
+    assert not is_woken(watch)
+
+    watch.renew()
+    notification.touch(database)
+
+    assert is_woken(watch)
 
 
 def test_without_a_watch_left_nothing_wakes_and_touching_still_works(
