@@ -6,7 +6,6 @@ import sqlite3
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 from urllib.parse import quote
 
@@ -22,7 +21,6 @@ _WAL_LIMIT: Final = 16 * 1024 * 1024
 # limit. Every time waits for the disk twice, and a page changed often is written once.
 _CHECKPOINT: Final = 4000
 
-_OUR_FAULTS: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
 _REASONS: Final = {
     "SQLITE_BUSY": "locked",
     "SQLITE_LOCKED": "locked",
@@ -47,16 +45,16 @@ class translated_errors:  # noqa: N801  (a context manager, named as contextlib 
 
     def __enter__(self) -> None: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, _OUR_FAULTS):
-            name = getattr(error, "sqlite_errorname", "") or ""
-            primary = "_".join(name.split("_")[:2])
-            raise StorageUnavailable(_REASONS.get(primary, "failed")) from error
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        _translate(error)
+
+
+def _translate(error: BaseException | None) -> None:
+    if isinstance(error, sqlite3.DatabaseError):
+        name = getattr(error, "sqlite_errorname", "")  # of Python's own errors there is none
+        reason = _REASONS.get("_".join(name.split("_")[:2]))
+        if reason is not None:
+            raise StorageUnavailable(reason) from error
 
 
 class _Transaction:
@@ -71,19 +69,14 @@ class _Transaction:
             self._connection.execute(self._begin)
         return self._connection
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         with translated_errors():
             try:
                 if error is None:
                     self._connection.execute("COMMIT")
             finally:
                 self._roll_back()
-        translated_errors().__exit__(kind, error, traceback)
+        _translate(error)
 
     def _roll_back(self) -> None:
         # Not after a commit; and SQLite itself rolls back after some errors, a full disk

@@ -1,6 +1,8 @@
 """A connection, and the file that it believes to be the database."""
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -55,3 +57,17 @@ def test_a_lock_is_waited_for_no_longer_than_told(tmp_path: Path) -> None:
             other.write(),
         ):
             pass
+
+
+@pytest.mark.parametrize("begin", [Database.write, Database.read])
+def test_wrong_sql_is_our_own_fault_and_passes_unchanged(
+    tmp_path: Path, begin: Callable[[Database], AbstractContextManager[sqlite3.Connection]]
+) -> None:
+    """As "try again later" it would be tried again for ever, and the log would not tell why."""
+    path = tmp_path / "t.db"
+    Gateway(path).close()
+    with Database(path) as database:
+        with pytest.raises(sqlite3.OperationalError, match="no such table"), begin(database) as tx:
+            tx.execute("SELECT * FROM nowhere")
+
+        assert Queue(database).counts() == Counts(0, 0, 0)

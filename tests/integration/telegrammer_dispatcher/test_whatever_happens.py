@@ -22,6 +22,7 @@ from telegrammer.heartbeat import Heartbeat
 from telegrammer.model import Message, Update
 from telegrammer.notification import Watch
 from telegrammer.process import Stop
+from telegrammer.store.components import Components
 from telegrammer.store.connection import Database
 from telegrammer_dispatcher.delivery import Budget, Flight
 from telegrammer_dispatcher.loop import LOOK, STORAGE_DELAY, Dispatcher, Rules
@@ -66,8 +67,12 @@ class Trap:
 def nothing() -> None: ...
 
 
+class DiskFailure(sqlite3.OperationalError):
+    sqlite_errorname = "SQLITE_IOERR_WRITE"
+
+
 def fail() -> None:
-    raise sqlite3.OperationalError
+    raise DiskFailure
 
 
 class WhateverHappens(RuleBasedStateMachine):
@@ -105,7 +110,7 @@ class WhateverHappens(RuleBasedStateMachine):
             self.database,
             self.sender,
             self.watch,
-            Heartbeat(self.database, "dispatcher", self.clock),
+            Heartbeat(Components(self.database), "dispatcher", self.clock),
             Rules(BUDGET, dead_retention=10**9),
             self.clock,
             lambda: 0.0,
