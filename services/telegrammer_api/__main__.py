@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from telegrammer import __version__
 from telegrammer.clock import SystemClock
 from telegrammer.errors import StorageUnavailable
-from telegrammer.heartbeat import Heartbeat, beating_beside_others
+from telegrammer.heartbeat import Heartbeat, beating, remove_row
 from telegrammer.http import Door
 from telegrammer.logs import Log
 from telegrammer.model import State
 from telegrammer.options import run_daemon
 from telegrammer.settings import Settings
-from telegrammer.store.components import Components
+from telegrammer.store.components import Component, Components
 from telegrammer.store.connection import Database
 from telegrammer.store.layout import open_database
 from telegrammer.store.subscriptions import Limits
@@ -42,7 +42,8 @@ def run(settings: Settings) -> None:
     Door(proxy=settings.telegram_proxy).close()
     listener = server.bind(settings.host, settings.port)
     _log_start(settings)
-    master = os.getpid()
+    now = int(SystemClock().now())
+    row = Component(COMPONENT, os.getpid(), State.RUNNING, None, since=now, heartbeat=now)
     limits = server.Limits(
         workers=settings.api_workers,
         threads=settings.api_threads,
@@ -50,26 +51,35 @@ def run(settings: Settings) -> None:
         request_timeout=settings.request_timeout,
     )
     try:
-        server.serve(functools.partial(application, settings, master), listener, limits)
+        server.serve(functools.partial(application, settings, row), listener, limits)
     finally:
-        _remove_row(settings, master)
+        _remove_row(settings)
     Log(COMPONENT).info("stopped")
 
 
 @contextlib.contextmanager
-def application(settings: Settings, master: int) -> Iterator[Application]:
-    """Yield the application for one worker; all workers beat in the master's row."""
+def application(settings: Settings, row: Component) -> Iterator[Application]:
+    """Yield the application for one worker; all workers beat in the master's ``row``.
+
+    It opens without the database: a worker that takes another's place while that is out of
+    order answers 503 like the others.
+    """
     clock = SystemClock()
     with contextlib.ExitStack() as held:
         pool = held.enter_context(contextlib.closing(Pool(lambda: Database(settings.db))))
         sender = held.enter_context(contextlib.closing(MessageSender(settings)))
-        heartbeat = Heartbeat(
-            held.enter_context(Database(settings.db)), COMPONENT, clock, pid=master
-        )
-        heartbeat.report(State.RUNNING)
-        held.enter_context(beating_beside_others(heartbeat))
+        held.enter_context(beating(Heartbeat(_PooledRows(pool), COMPONENT, clock, row)))
         limits = Limits(settings.max_subscriptions_per_key, settings.max_subscriptions)
         yield create_app(pool, sender, limits, settings.max_jobs, clock)
+
+
+class _PooledRows:
+    def __init__(self, pool: Pool[Database]) -> None:
+        self._pool = pool
+
+    def write(self, row: Component) -> None:
+        with self._pool.borrow() as database:
+            Components(database).write(row)
 
 
 def _log_start(settings: Settings) -> None:
@@ -88,9 +98,9 @@ def _log_start(settings: Settings) -> None:
     )
 
 
-def _remove_row(settings: Settings, master: int) -> None:
+def _remove_row(settings: Settings) -> None:
     with contextlib.suppress(StorageUnavailable), Database(settings.db) as database:
-        Components(database).remove(COMPONENT, master)
+        remove_row(Components(database), COMPONENT)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
-from telegrammer.errors import HttpError, StorageUnavailable
+from telegrammer.errors import StorageUnavailable
 
 
 class Closable(Protocol):
@@ -27,13 +27,17 @@ class Pool(Generic[T]):
 
     @contextlib.contextmanager
     def borrow(self) -> Iterator[T]:
-        """Yield an idle one, or a new one. One that failed is closed, not lent again."""
+        """Yield an idle one, or a new one.
+
+        A connection that failed is closed and not lent again. A door is: after an error it
+        connects anew by itself, and goes on waiting for a name whose lookup hangs.
+        """
         with self._lock:
             lent = self._idle.pop() if self._idle else None
         lent = lent or self._open_one()
         try:
             yield lent
-        except (StorageUnavailable, HttpError):
+        except StorageUnavailable:
             lent.close()
             raise
         except BaseException:

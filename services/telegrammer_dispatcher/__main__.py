@@ -6,12 +6,13 @@ import random
 from telegrammer import __version__
 from telegrammer.callbacks.sender import Sender
 from telegrammer.clock import SystemClock
-from telegrammer.heartbeat import Heartbeat
+from telegrammer.heartbeat import Heartbeat, remove_row
 from telegrammer.logs import Log
 from telegrammer.notification import Watch
 from telegrammer.options import run_daemon
 from telegrammer.process import lock_path, one_instance, stop_on_signals
 from telegrammer.settings import Settings
+from telegrammer.store.components import Components
 from telegrammer.store.layout import open_database
 from telegrammer_dispatcher.delivery import Budget, Flight
 from telegrammer_dispatcher.loop import Dispatcher, Rules
@@ -33,8 +34,9 @@ def run(settings: Settings) -> None:
         database = held.enter_context(open_database(settings.db))
         held.enter_context(one_instance(lock_path(settings.db, "dispatcher"), "dispatcher"))
         stop = held.enter_context(stop_on_signals())
-        heartbeat = Heartbeat(database, "dispatcher", clock)
-        held.callback(heartbeat.remove)
+        components = Components(database)
+        heartbeat = Heartbeat(components, "dispatcher", clock)
+        held.callback(remove_row, components, "dispatcher")
         watch = held.enter_context(contextlib.closing(Watch(settings.db)))
         sender: Sender[Flight] = held.enter_context(
             Sender(

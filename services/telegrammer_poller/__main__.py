@@ -6,12 +6,13 @@ import random
 
 from telegrammer import __version__
 from telegrammer.clock import SystemClock
-from telegrammer.heartbeat import Heartbeat, beating
+from telegrammer.heartbeat import Heartbeat, beating, remove_row
 from telegrammer.http import Door
 from telegrammer.logs import Log
 from telegrammer.options import run_daemon
 from telegrammer.process import Stop, beside, lock_path, one_instance, stop_on_signals
 from telegrammer.settings import Settings
+from telegrammer.store.components import Components
 from telegrammer.store.connection import Database
 from telegrammer.store.inbox import Inbox
 from telegrammer.store.layout import open_database
@@ -36,7 +37,9 @@ def run(settings: Settings) -> None:
         database = held.enter_context(open_database(settings.db))
         held.enter_context(one_instance(lock_path(settings.db, "poller"), "poller"))
         stop = held.enter_context(stop_on_signals())
-        heartbeat = Heartbeat(held.enter_context(Database(settings.db)), "poller", clock)
+        components = Components(held.enter_context(Database(settings.db)))
+        heartbeat = Heartbeat(components, "poller", clock)
+        held.callback(remove_row, components, "poller")
         held.enter_context(beating(heartbeat))
         door = held.enter_context(contextlib.closing(Door(settings.telegram_proxy)))
         held.enter_context(beside(functools.partial(_cut_on, stop, door), stop, "cut"))

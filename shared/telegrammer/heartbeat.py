@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
 from telegrammer.clock import Clock
 from telegrammer.errors import StorageUnavailable
@@ -13,9 +13,14 @@ from telegrammer.logs import Log
 from telegrammer.model import State
 from telegrammer.process import Stop, beside
 from telegrammer.store.components import Component, Components
-from telegrammer.store.connection import Database
 
 PERIOD: Final = 5.0  # seconds between two beats
+
+
+class Rows(Protocol):
+    """Where rows are written: ``Components`` of a database."""
+
+    def write(self, row: Component) -> None: ...
 
 
 class Heartbeat:
@@ -25,15 +30,15 @@ class Heartbeat:
     which is the truth, and the log tells why.
     """
 
-    def __init__(self, database: Database, name: str, clock: Clock, pid: int | None = None) -> None:
-        self._components = Components(database)
+    def __init__(self, rows: Rows, name: str, clock: Clock, row: Component | None = None) -> None:
+        """Say that the process starts; or ``row``, which processes that share one write alike."""
+        self._rows = rows
         self._clock = clock
         self._log = Log(name)
         self._lock = threading.Lock()
         self._failing = False
         now = int(clock.now())
-        pid = os.getpid() if pid is None else pid
-        self._row = Component(name, pid, State.STARTING, None, now, now)
+        self._row = row or Component(name, os.getpid(), State.STARTING, None, now, now)
         self._write()
 
     def report(
@@ -69,15 +74,10 @@ class Heartbeat:
         with self._lock:
             self._write()
 
-    def remove(self) -> None:
-        """Take the row away: the process ends as asked."""
-        with self._lock, contextlib.suppress(StorageUnavailable):
-            self._components.remove(self._row.name, self._row.pid)
-
     def _write(self) -> None:
         self._row = replace(self._row, heartbeat=int(self._clock.now()))
         try:
-            self._components.write(self._row)
+            self._rows.write(self._row)
         except StorageUnavailable as error:
             if not self._failing:
                 self._log.warning("heartbeat_failed", reason=error.reason)
@@ -86,19 +86,15 @@ class Heartbeat:
             self._failing = False
 
 
+def remove_row(components: Components, name: str) -> None:
+    """Take this process's row away, unless another has taken it over: it ends as asked."""
+    with contextlib.suppress(StorageUnavailable):
+        components.remove(name, os.getpid())
+
+
 @contextlib.contextmanager
 def beating(heartbeat: Heartbeat) -> Iterator[None]:
-    """Beat in a thread of its own for as long as the block runs, then remove the row."""
-    try:
-        with beating_beside_others(heartbeat):
-            yield
-    finally:
-        heartbeat.remove()
-
-
-@contextlib.contextmanager
-def beating_beside_others(heartbeat: Heartbeat) -> Iterator[None]:
-    """Beat like ``beating``, but leave the row: other processes beat in it as well."""
+    """Beat in a thread of its own for as long as the block runs."""
     with Stop() as stop:
 
         def beat() -> None:

@@ -18,6 +18,7 @@ from telegrammer.heartbeat import Heartbeat
 from telegrammer.http import Door
 from telegrammer.model import MalformedUpdate
 from telegrammer.settings import Secret
+from telegrammer.store.components import Components
 from telegrammer.telegram.client import BotApi
 from telegrammer.telegram.parsing import parse_envelope, parse_updates
 from telegrammer_poller.loop import Poller, Rules
@@ -64,7 +65,7 @@ class Bench:
         self.poller = Poller(
             BotApi(door, sandbox.url, Secret(TOKEN)),
             gateway.inbox,
-            Heartbeat(gateway.database, "poller", clock),
+            Heartbeat(Components(gateway.database), "poller", clock),
             Rules(1, 100_000),
             database=gateway.path,
             clock=clock,

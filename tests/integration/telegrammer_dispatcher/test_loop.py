@@ -32,7 +32,7 @@ class Bench:
         self.clock = FakeClock(NOW)
         self.sender = FakeSender(slots)
         self.database = Database(path)
-        self.heartbeat = Heartbeat(self.database, "dispatcher", self.clock)
+        self.heartbeat = Heartbeat(Components(self.database), "dispatcher", self.clock)
         self.watch = watch
         self.dispatcher = self.new_dispatcher()
 

@@ -1,6 +1,8 @@
 """A process's own row in ``components``."""
 
 import contextlib
+import dataclasses
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -8,11 +10,12 @@ from typing import cast
 
 import pytest
 
+from support.builders import NOW
 from support.fake_clock import FakeClock
 from support.log_lines import logged
 from telegrammer import heartbeat as module
 from telegrammer.errors import StorageUnavailable
-from telegrammer.heartbeat import Heartbeat, beating
+from telegrammer.heartbeat import Heartbeat, beating, remove_row
 from telegrammer.model import State
 from telegrammer.store.components import Component, Components
 from telegrammer.store.connection import Database
@@ -52,17 +55,21 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def heartbeat(memory: Memory, clock: FakeClock) -> Heartbeat:
-    return Heartbeat(cast(Database, memory), "poller", clock, pid=42)
+    return Heartbeat(rows(memory), "poller", clock)
+
+
+def rows(memory: Memory) -> Components:
+    return Components(cast(Database, memory))
 
 
 def row(memory: Memory) -> Component | None:
-    return Components(cast(Database, memory)).all().get("poller")
+    return rows(memory).all().get("poller")
 
 
 def test_a_process_says_that_it_starts(memory: Memory, heartbeat: Heartbeat) -> None:
     now = 1_790_000_000
 
-    assert row(memory) == Component("poller", 42, State.STARTING, None, now, now)
+    assert row(memory) == Component("poller", os.getpid(), State.STARTING, None, now, now)
 
 
 def test_a_change_is_written_at_once_with_its_time(
@@ -130,12 +137,27 @@ def test_a_row_that_cannot_be_written_is_told_once_and_written_later(
 def test_the_row_goes_when_the_process_ends_unless_another_has_taken_over(
     memory: Memory, heartbeat: Heartbeat, clock: FakeClock
 ) -> None:
-    other = Heartbeat(cast(Database, memory), "poller", clock, pid=43)
-    heartbeat.remove()
+    rows(memory).write(Component("poller", 1, State.RUNNING, None, NOW, NOW))
+    remove_row(rows(memory), "poller")
     assert row(memory) is not None
 
-    other.remove()
+    heartbeat.beat()
+    remove_row(rows(memory), "poller")
     assert row(memory) is None
+
+
+def test_processes_that_share_a_row_write_it_alike(memory: Memory, clock: FakeClock) -> None:
+    """One that begins later says neither that it starts nor since when it runs by itself."""
+    shared = Component("poller", 1, State.RUNNING, None, NOW, NOW)
+    first = Heartbeat(rows(memory), "poller", clock, shared)
+    clock.pass_time(100)
+    Heartbeat(rows(memory), "poller", clock, shared)
+    written = row(memory)
+    clock.pass_time(1)
+    first.beat()
+
+    assert written == dataclasses.replace(shared, heartbeat=NOW + 100)
+    assert row(memory) == dataclasses.replace(shared, heartbeat=NOW + 101)
 
 
 def test_it_beats_until_the_block_ends_and_leaves_no_thread(
@@ -147,7 +169,5 @@ def test_it_beats_until_the_block_ends_and_leaves_no_thread(
     with beating(heartbeat):
         for _ in range(3):
             assert memory.writes.acquire(timeout=10)
-        assert row(memory) is not None
 
-    assert row(memory) is None
     assert "heartbeat" not in [thread.name for thread in threading.enumerate()]

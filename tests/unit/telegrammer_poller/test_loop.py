@@ -77,7 +77,7 @@ class Bench:
         self.gateway = Gateway(path)
         self.clock = FakeClock()
         self.telegram = FakeTelegram(self.clock)
-        self.heartbeat = Heartbeat(self.gateway.database, "poller", self.clock)
+        self.heartbeat = Heartbeat(Components(self.gateway.database), "poller", self.clock)
         self.path = path
         self.poller = self.new_poller()
 
