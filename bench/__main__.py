@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from bench import api, dispatcher, growth, ingestion, latency, report
-from bench.harness import Options, Section, save, say
+from bench.harness import Options, Section, facts, save, say
 
 BENCHMARKS: Final[dict[str, Callable[[Options], Section]]] = {
     "dispatcher": dispatcher.run,
@@ -24,18 +24,19 @@ BENCHMARKS: Final[dict[str, Callable[[Options], Section]]] = {
 def main(names: tuple[str, ...], *, quick: bool, repeats: int | None) -> None:
     """Run the benchmarks named, or all: dispatcher, growth, ingestion, latency, api.
 
-    Results go to .bench/results.json; without --quick also into docs/performance.md.
+    Results go to .bench/results.json and docs/performance.md; with --quick nowhere.
     """
     for name in names:
         if name not in BENCHMARKS:
             raise click.BadParameter(f"{name}: give some of {', '.join(BENCHMARKS)}")
     options = Options(quick, repeats or (1 if quick else 5))
+    circumstances = facts()
     for name in names or BENCHMARKS:
         section = BENCHMARKS[name](options)
-        save(section, options)
         say("\n" + report.of_section(section))
-    if not quick:
-        report.write_page()
+        if not quick:
+            save(section, options, circumstances)
+            report.write_page()
 
 
 if __name__ == "__main__":

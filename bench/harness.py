@@ -171,13 +171,12 @@ def _processor() -> str:
     return platform.machine()
 
 
-def save(section: Section, options: Options) -> None:
-    """Put the section into the results file beside what other runs left there."""
+def save(section: Section, options: Options, circumstances: dict[str, str]) -> None:
+    """Put a full run's section into the results file beside what other runs left there."""
     WORK.mkdir(exist_ok=True)
     results = load()
     results[section.name] = {
-        "facts": facts(),
-        "quick": options.quick,
+        "facts": circumstances,
         "repeats": options.repeats,
         **vars(section),
     }

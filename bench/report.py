@@ -19,9 +19,7 @@ def write_page() -> None:
     """Put the last full result of each benchmark into the page."""
     results = load()
     parts = [
-        f"{_text(results[name])}\n\n{_facts(results[name])}"
-        for name in _ORDER
-        if name in results and not results[name]["quick"]
+        f"{_text(results[name])}\n\n{_facts(results[name])}" for name in _ORDER if name in results
     ]
     page = PAGE.read_text() if PAGE.exists() else f"# Performance\n\n{_BEGIN}\n{_END}\n"
     before, _, rest = page.partition(_BEGIN)
