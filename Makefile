@@ -5,7 +5,7 @@
 
 # Relative, so that a checkout may stand in a folder with a space in its name.
 BIN := .venv/bin
-SOURCES := services shared tests $(if $(wildcard bench/*.py),bench)
+SOURCES := services shared tests bench
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'

@@ -4,18 +4,17 @@ Everything here raises ``ApiError`` with ``INVALID_REQUEST`` and the field to bl
 """
 
 import json
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from telegrammer.callbacks.url import CallbackUrl
+from telegrammer.model import plain_username
 from telegrammer_api.errors import invalid
 
 TEXT_LIMIT: Final = 4096  # code points, as Telegram counts them before entities
 
 _INT64: Final = range(-(2**63), 2**63)
-_USERNAME: Final = re.compile(r"@?([A-Za-z0-9_]{1,64})", re.ASCII)
 _NAME_SHOWN: Final = 64
 
 Fields = dict[str, object]
@@ -61,14 +60,14 @@ def _chat_id(fields: Fields) -> int:
 
 
 def _username(fields: Fields) -> str:
-    match = _USERNAME.fullmatch(_string(fields, "username"))
-    if match is None:
+    name = plain_username(_string(fields, "username").removeprefix("@"))
+    if name is None:
         raise invalid(
             "username must have 1 to 64 letters, digits or underscores of ASCII,"
             " after an optional @",
             "username",
         )
-    return match[1].lower()
+    return name
 
 
 def _text(fields: Fields) -> str:

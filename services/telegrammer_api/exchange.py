@@ -27,9 +27,8 @@ from telegrammer_api.front import (
     REQUEST_ID,
     ROUTE,
     Application,
-    BodyMalformed,
+    BodyError,
     BodyTimedOut,
-    BodyTruncated,
 )
 from telegrammer_api.rooms import Then
 
@@ -77,11 +76,11 @@ class Source(Unreader):  # type: ignore[misc]
         except TimeoutError:
             raise BodyTimedOut from None
         except OSError:
-            raise BodyTruncated from None
+            raise BodyError from None
         finally:
             self._sock.setblocking(False)
         if not data:
-            raise BodyTruncated
+            raise BodyError
         return data
 
 
@@ -110,7 +109,7 @@ class RequestBody(Body):  # type: ignore[misc]
         try:
             return cast("bytes", super()._read_reader(size))
         except ParseException:
-            raise BodyMalformed from None
+            raise BodyError from None
 
 
 class StrictRequest(Request):  # type: ignore[misc]

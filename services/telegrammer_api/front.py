@@ -32,20 +32,12 @@ that worker's last request is answered."""
 
 
 class BodyError(Exception):
-    """Reading ``wsgi.input`` failed; the connection will be closed after the answer.
+    """The body broke off, or its chunks are not HTTP: 400 ``INVALID_REQUEST``.
 
-    400 ``INVALID_REQUEST`` unless a subclass says otherwise. One that leaves the
-    application unhandled is answered by the front in the same way.
+    The connection will be closed after the answer. One that leaves the application
+    unhandled is answered by the front in the same way.
     """
 
 
 class BodyTimedOut(BodyError):  # noqa: N818
     """The body was not there in full in time: 408 ``REQUEST_TIMEOUT``."""
-
-
-class BodyTruncated(BodyError):  # noqa: N818
-    """The peer ended the connection before the body's end."""
-
-
-class BodyMalformed(BodyError):  # noqa: N818
-    """The body's chunks or trailers are not HTTP."""

@@ -13,7 +13,7 @@ import falcon
 from telegrammer.errors import StorageUnavailable
 from telegrammer.store.connection import Database
 from telegrammer.store.keys import Keys
-from telegrammer_api.errors import ApiError, Code, invalid
+from telegrammer_api.errors import ApiError, Code
 from telegrammer_api.front import AUTHORIZATIONS, ROUTE
 from telegrammer_api.pool import Pool
 
@@ -85,15 +85,13 @@ def _check_method(method: str, resource: object) -> None:
 
 
 def _read_body(req: Request) -> bytes:
-    declared = _declared_length(req)
+    """Return the whole body: one that is too short is a ``BodyError`` of the front."""
     stream = req.env["wsgi.input"]
     body = bytearray()
     while chunk := stream.read(min(_CHUNK, BODY_LIMIT + 1 - len(body))):
         body += chunk
         if len(body) > BODY_LIMIT:
             raise ApiError(Code.PAYLOAD_TOO_LARGE)
-    if declared is not None and len(body) != declared:
-        raise invalid("the body ended before its Content-Length")
     return bytes(body)
 
 

@@ -74,7 +74,6 @@ def delete_delivery(settings: Settings, delivery_id: int) -> None:
     with open_existing(settings.db) as database:
         known = delivery_id in _IDS and Queue(database).delete_dead(delivery_id)
         _require(known, delivery_id)
-    notification.touch(settings.db)
 
 
 def _require(found: bool, delivery_id: int) -> None:

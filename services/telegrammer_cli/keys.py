@@ -6,7 +6,6 @@ from typing import TextIO, cast
 
 import click
 
-from telegrammer import notification
 from telegrammer.errors import Failure
 from telegrammer.settings import Settings
 from telegrammer.store.keys import Keys, check_name
@@ -77,7 +76,6 @@ def delete_key(settings: Settings, name: str) -> None:
     with open_existing(settings.db) as database:
         if not (_can_exist(name) and Keys(database).delete(name)):
             raise Failure(f"there is no key named {name}: `telegrammer list-keys` shows all")
-    notification.touch(settings.db)
 
 
 def _can_exist(name: str) -> bool:

@@ -8,7 +8,7 @@ that only an operator can lift.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, assert_never
 
 from telegrammer import backoff, notification
 from telegrammer.clock import Clock
@@ -80,6 +80,9 @@ class Rules:
     max_jobs: int
 
 
+_Failure = TelegramError | HttpError | StorageUnavailable | Malformed | QueueFull
+
+
 class Poller:
     """Takes updates from Telegram into the inbox."""
 
@@ -129,20 +132,23 @@ class Poller:
         except (TelegramError, HttpError, StorageUnavailable, Malformed, QueueFull) as error:
             return self._delay_after(error)
 
-    def _delay_after(self, error: TelegrammerError) -> float:
+    def _delay_after(self, error: _Failure) -> float:
         match error:
             case RateLimited():
                 delay = self._failed("rate_limited", at_least=error.retry_after or 0)
             case TelegramError():
-                delay = self._failed(f"http_{error.code}")
+                # A 2xx that cannot be used: its status would say that all is well.
+                delay = self._failed("bad_answer" if error.code < 300 else f"http_{error.code}")
             case HttpError():
                 delay = self._failed(error.reason)
             case StorageUnavailable():
                 delay = self._failed(f"storage_{error.reason}")
             case Malformed():
                 delay = self._malformed(error.update)
-            case _:
+            case QueueFull():
                 delay = self._full()
+            case _:
+                assert_never(error)
         return delay
 
     def _bind(self) -> float:

@@ -2,8 +2,10 @@
 
 The rooms, and what each alone knows:
 
+* ``model``      the nouns: update, message, state
 * ``errors``     the tree of our errors, and whether trying again can help
 * ``settings``   environment and options -> one frozen ``Settings``
+* ``options``    a command's options, and how a process begins and ends
 * ``clock``      time, handed in
 * ``backoff``    attempt number -> delay
 * ``logs``       one event a line, never a secret
@@ -22,3 +24,6 @@ point wires them.
 """
 
 __version__ = "1.0.0"
+
+USER_AGENT = f"Telegrammer/{__version__}"
+"""What every request of ours calls itself."""

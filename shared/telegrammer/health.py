@@ -56,10 +56,13 @@ def examine(rows: Mapping[str, Component], counts: Counts, limit: int, now: floa
 def _state(row: Component | None, now: float) -> State:
     if row is None:
         return State.ABSENT
+    return State.STALE if is_stale(row, now) else row.state
+
+
+def is_stale(row: Component, now: float) -> bool:
+    """Tell whether the process has fallen silent."""
     # A beat from the future is none either: the clock went back since it was written.
-    if abs(now - row.heartbeat) > STALE_AFTER:
-        return State.STALE
-    return row.state
+    return abs(now - row.heartbeat) > STALE_AFTER
 
 
 def _status(states: Mapping[str, State], poller: Component | None, now: float) -> Status:

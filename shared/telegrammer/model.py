@@ -1,7 +1,11 @@
 """The nouns, as every room understands them."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+_USERNAME: Final = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,14 @@ class MalformedUpdate:
     update_id: int | None
     reason: str
     text: str
+
+
+def plain_username(text: str) -> str | None:
+    """Return a username in the one spelling that is stored and looked up: lower case.
+
+    None when it has none: 1 to 64 ASCII letters, digits and underscores.
+    """
+    return text.lower() if _USERNAME.fullmatch(text) else None
 
 
 class State(StrEnum):

@@ -24,7 +24,7 @@ _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)", re.ASCI
 _TOKEN: Final = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,128}", re.ASCII)
 _HOST: Final = re.compile(r"[A-Za-z0-9._:%-]{1,253}", re.ASCII)
 _TOKEN_FILE_LIMIT: Final = 4096
-_PROXY_LIMIT: Final = 255  # what SOCKS 5 has room for, in name and password each
+_PROXY_LIMIT: Final = 255  # of a whole URL: SOCKS 5 has as much room for name and password each
 
 # A request or a callback may run this long while its process stops, so that a stop
 # ends within the 50 s that supervisord and systemd are told to wait.

@@ -7,7 +7,6 @@ from typing import Final
 import falcon
 import msgspec
 
-from telegrammer import notification
 from telegrammer.clock import Clock
 from telegrammer.store.connection import Database
 from telegrammer.store.subscriptions import Limits, Subscriptions
@@ -66,9 +65,6 @@ class OneSubscription:
         if not _ID.fullmatch(subscription_id) or int(subscription_id) > _LARGEST_ID:
             raise ApiError(Code.SUBSCRIPTION_NOT_FOUND)
         with self._pool.borrow() as database:
-            deleted = Subscriptions(database).delete(req.owner_id, int(subscription_id))
-            if not deleted:
+            if not Subscriptions(database).delete(req.owner_id, int(subscription_id)):
                 raise ApiError(Code.SUBSCRIPTION_NOT_FOUND)
-            # So that the dispatcher forgets it and its jobs at once.
-            notification.touch(database.path)
         resp.status = falcon.HTTP_204

@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from telegrammer.health import STALE_AFTER
+from telegrammer.health import STALE_AFTER, is_stale
 from telegrammer.settings import Settings
 from telegrammer.store.components import Component
 from telegrammer_cli.checks.finding import Finding, error, ok, warning
@@ -48,7 +48,7 @@ def look_at_port(settings: Settings, api: Component | None, now: float) -> Findi
     try:
         _bind(settings.host, settings.port)
     except OSError as problem:
-        if problem.errno == errno.EADDRINUSE and _is_fresh(api, now):
+        if problem.errno == errno.EADDRINUSE and api is not None and not is_stale(api, now):
             return ok("port", f"{place} is held by our own API")
         return error("port", f"cannot listen on {place}, {_advice(problem)}")
     return ok("port", f"{place} is free")
@@ -64,18 +64,11 @@ def look_at_clock(now: float, components: dict[str, Component]) -> Finding:
     return ok("clock", f"it is {text}")
 
 
-def _is_fresh(api: Component | None, now: float) -> bool:
-    return api is not None and abs(now - api.heartbeat) <= STALE_AFTER
-
-
 def _bind(host: str, port: int) -> None:
+    """As the API does it, which may share a port where another way of asking may not."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, kind, protocol, _, address = found[0]
-    with socket.socket(family, kind, protocol) as listener:
-        # As the API does: a connection that has ended must not count as a taken port.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(1)
+    family, _, _, _, address = found[0]
+    socket.create_server((str(address[0]), port), family=family).close()
 
 
 def _advice(problem: OSError) -> str:

@@ -14,13 +14,12 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import pycurl
 
-from telegrammer import __version__
+from telegrammer import USER_AGENT
 from telegrammer.callbacks.outcome import Answer
 from telegrammer.errors import ConfigurationError
 from telegrammer.tls import ca_file
 
 RESPONSE_LIMIT: Final = 64 * 1024  # bytes, decompressed
-USER_AGENT: Final = f"Telegrammer/{__version__}"
 
 _IDLE_CONNECTIONS: Final = 256  # kept open, to as many receivers
 _SLOT_FILES: Final = 2  # a connection, and a lookup or a second address on trial
@@ -63,7 +62,7 @@ class Post(NamedTuple):
 class _Slot(Generic[K]):
     """One libcurl handle, used for one POST after another."""
 
-    def __init__(self, connect_timeout: float, timeout: float) -> None:
+    def __init__(self, connect_timeout: float, timeout: float, ca: str) -> None:
         self.key: K | None = None
         self.handle = pycurl.Curl()
         self._headers: list[bytes] = []
@@ -79,7 +78,7 @@ class _Slot(Generic[K]):
             pycurl.USERAGENT: USER_AGENT,
             pycurl.PROXY: "",  # the environment's proxies are not for callbacks
             pycurl.NETRC: pycurl.NETRC_IGNORED,
-            pycurl.CAINFO: ca_file(),
+            pycurl.CAINFO: ca,
             # Nothing is asked for, and what comes unasked is still unpacked, so that
             # the limit counts what a receiver really makes us hold.
             pycurl.ACCEPT_ENCODING: "",
@@ -139,7 +138,8 @@ class Sender(Generic[K]):
         self._extra: set[int] = set()
         self._parked: set[int] = set()  # idle connections, left in the epoll
         self._answered: list[tuple[K, Answer]] = []
-        self._free: list[_Slot[K]] = [_Slot(connect_timeout, timeout) for _ in range(slots)]
+        ca = ca_file()
+        self._free: list[_Slot[K]] = [_Slot(connect_timeout, timeout, ca) for _ in range(slots)]
         self._slot_of: dict[pycurl.Curl, _Slot[K]] = {s.handle: s for s in self._free}
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_MAXCONNECTS, idle)

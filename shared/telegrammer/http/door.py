@@ -13,8 +13,7 @@ from requests.adapters import HTTPAdapter
 from socksio.exceptions import SOCKSError
 from urllib3 import HTTPHeaderDict
 
-import telegrammer
-from telegrammer import tls
+from telegrammer import USER_AGENT, tls
 from telegrammer.clock import Clock, SystemClock
 from telegrammer.errors import BrokenResponse, HttpError, Unreachable
 from telegrammer.http.dial import Dialler, Server, parse_proxy, parse_target
@@ -37,7 +36,7 @@ _FOREIGN: Final = (
 )
 
 _HEADERS: Final = {
-    "User-Agent": f"Telegrammer/{telegrammer.__version__}",
+    "User-Agent": USER_AGENT,
     "Accept-Encoding": "identity",
 }
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import datetime
-import hashlib
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from typing import Final
 
 from telegrammer.errors import Failure, IncompatibleDatabase, StorageUnavailable
 from telegrammer.store.connection import BUSY_TIMEOUT, translated_errors
-from telegrammer.store.keys import check_name
+from telegrammer.store.keys import check_name, digest
 from telegrammer.store.layout import Layout, classify, create_tables, exists, inspect
 
 # Unix seconds that a date can be made of: the years 1 to 9999.
@@ -120,11 +119,11 @@ def _hash_keys(tx: sqlite3.Connection, path: Path) -> None:
     tx.execute("DROP TABLE api_keys")
     create_tables(tx)
     for name, key, created_at in rows:
-        digest = _digest(name, key)
+        checked = _checked(name, key)
         try:
             tx.execute(
                 "INSERT INTO api_keys (name, key_digest, created_at) VALUES (?, ?, ?)",
-                (name, digest, _unix_seconds(created_at, name)),
+                (name, digest(checked), _unix_seconds(created_at, name)),
             )
         except sqlite3.IntegrityError:
             raise Failure(
@@ -132,15 +131,15 @@ def _hash_keys(tx: sqlite3.Connection, path: Path) -> None:
             ) from None
 
 
-def _digest(name: object, key: object) -> str:
-    """Return the SHA-256 of a legacy key's exact text; its name must be one of ours."""
+def _checked(name: object, key: object) -> bytes:
+    """Return a legacy key's exact text; its name must be one of ours."""
     if not isinstance(name, str) or not isinstance(key, str) or not key:
         raise Failure(f"key {name!a}: its name or its key is not a text; delete it first")
     try:
         check_name(name)
     except ValueError as error:
         raise Failure(f"key {name!a}: {error}; rename it first") from None
-    return hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest()
+    return key.encode(errors="surrogateescape")
 
 
 def _unix_seconds(value: object, name: str) -> int:

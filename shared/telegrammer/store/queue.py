@@ -146,7 +146,6 @@ class Look:
         rows = self._tx.execute(
             "SELECT id, subscription_id FROM deliveries"
             " WHERE id NOT IN (SELECT id FROM deliveries WHERE state = 'DEAD')"
-            " ORDER BY subscription_id, update_id"
         )
         return map(Queued._make, rows)
 

@@ -4,14 +4,12 @@ Shapes are checked by hand, on values from ``slices.load``: msgspec refuses esca
 lone surrogates, which are legal JSON and must be delivered as they came.
 """
 
-import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from telegrammer.model import MalformedUpdate, Message, Update
+from telegrammer.model import MalformedUpdate, Message, Update, plain_username
 from telegrammer.telegram import slices
 
-_USERNAME: Final = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
 _MOST_UPDATE_ID: Final = 2**53  # beyond, other languages' readers lose digits
 _INT64: Final = range(-(2**63), 2**63)
 _MOST_DESCRIPTION: Final = 500
@@ -104,11 +102,12 @@ def _message(message: Any, text: str) -> Message:  # noqa: ANN401 - any JSON val
     _require(chat["id"] in _INT64, "message.chat.id is out of range")
     _require(isinstance(chat.get("type"), str), "message.chat.type is not a string")
     is_private = chat["type"] == "private"
+    username = chat.get("username")
     return Message(
         chat_id=chat["id"],
         payload=text,
         is_private=is_private,
-        username=_username(chat.get("username")) if is_private else None,
+        username=plain_username(username) if is_private and isinstance(username, str) else None,
         migrated_to=_integer(message.get("migrate_to_chat_id"), _INT64),
         migrated_from=_integer(message.get("migrate_from_chat_id"), _INT64),
     )
@@ -124,12 +123,6 @@ def _integer(value: object, within: range | None = None) -> int | None:
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     return value if within is None or value in within else None
-
-
-def _username(value: object) -> str | None:
-    if isinstance(value, str) and _USERNAME.fullmatch(value):
-        return value.lower()
-    return None
 
 
 def _one_line(description: object) -> str:

@@ -13,8 +13,9 @@ import pytest
 
 from support.doors import dead_address
 from support.receiver import Receiver, Reply, drip, endless, silent
+from telegrammer import USER_AGENT
 from telegrammer.callbacks.outcome import Answer
-from telegrammer.callbacks.sender import USER_AGENT, Post, Sender
+from telegrammer.callbacks.sender import Post, Sender
 
 OK = b"HTTP/1.1 200 OK\r\n"
 RESPONSE_LIMIT = 64 * 1024

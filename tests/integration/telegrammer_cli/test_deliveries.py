@@ -87,10 +87,7 @@ def test_retry_gives_the_whole_budget_from_now_and_wakes_the_dispatcher(
 
 
 def test_delete_removes_it_for_good(run: Run, dead: Gateway) -> None:
-    before = touched_at(dead.path)
-
     assert run("delete-delivery", 1).status == 0
-    assert touched_at(dead.path) > before
     assert [job[1] for job in dead.jobs()] == [701]
 
 

@@ -11,7 +11,6 @@ import pytest
 from support.builders import Gateway, message
 from support.cli import Run, assert_refused
 from support.processes import SOURCES, Processes
-from telegrammer import notification
 from telegrammer.store.keys import Keys
 from telegrammer.store.layout import open_database
 
@@ -95,9 +94,7 @@ def test_a_name_is_printed_in_any_locale(run: Run, gateway: Gateway) -> None:
     assert ended.out.splitlines()[1].endswith("  Zürich")
 
 
-def test_delete_key_takes_what_it_owned_and_wakes_the_dispatcher(
-    run: Run, gateway: Gateway
-) -> None:
+def test_delete_key_takes_what_it_owned(run: Run, gateway: Gateway) -> None:
     owner, _ = gateway.key("billing")
     gateway.subscribe(owner, "http://a/")
     gateway.ingest(message(1))
@@ -107,7 +104,6 @@ def test_delete_key_takes_what_it_owned_and_wakes_the_dispatcher(
     assert (ended.status, ended.out, ended.err) == (0, "", "")
     assert gateway.jobs() == []
     assert gateway.keys.all() == []
-    assert notification.path_of(gateway.path).exists()
 
 
 @pytest.mark.parametrize("name", ["ci", "BILLING", "", "a\nb", os.fsdecode(b"\xff"), "x" * 1000])

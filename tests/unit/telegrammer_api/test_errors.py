@@ -18,7 +18,7 @@ from telegrammer.errors import (
     UpstreamFailed,
 )
 from telegrammer_api.errors import ApiError, Code, translated
-from telegrammer_api.front import BodyMalformed, BodyTimedOut, BodyTruncated
+from telegrammer_api.front import BodyError, BodyTimedOut
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,7 @@ from telegrammer_api.front import BodyMalformed, BodyTimedOut, BodyTruncated
         (PollingRefused(401, "Unauthorized"), 502, "UPSTREAM_ERROR"),
         (UpstreamFailed(500, "Internal"), 502, "UPSTREAM_ERROR"),
         (BodyTimedOut(), 408, "REQUEST_TIMEOUT"),
-        (BodyTruncated(), 400, "INVALID_REQUEST"),
-        (BodyMalformed(), 400, "INVALID_REQUEST"),
+        (BodyError(), 400, "INVALID_REQUEST"),
         (falcon.HTTPRouteNotFound(), 404, "NOT_FOUND"),
         (falcon.HTTPInvalidHeader("secret", "X"), 500, "INTERNAL_ERROR"),
         (RuntimeError("secret"), 500, "INTERNAL_ERROR"),

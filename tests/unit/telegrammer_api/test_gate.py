@@ -207,14 +207,6 @@ def test_a_body_of_exactly_the_limit_is_read(api: Api, length: str) -> None:
     assert call_with_stream(api, io.BytesIO(body), length=length).status_code == 200
 
 
-def test_a_body_shorter_than_declared_is_400(api: Api) -> None:
-    """Even when what came is a complete request."""
-    stream = io.BytesIO(b'{"chat_id":1,"text":"x"}')
-
-    assert outcome(call_with_stream(api, stream, length="100")) == (400, "INVALID_REQUEST")
-    assert api.telegram.sent == []
-
-
 def test_a_body_that_drips_is_408(api: Api) -> None:
     assert outcome(call_with_stream(api, Dripping())) == (408, "REQUEST_TIMEOUT")
 

@@ -1,12 +1,9 @@
 """Subscriptions: the same one twice, the limits, and nobody else's."""
 
-import select
-
 import pytest
 
 from support.builders import NOW
 from support.wsgi import Api, error_of
-from telegrammer import notification
 from telegrammer.store.keys import Keys
 from telegrammer.store.subscriptions import Limits, Subscriptions
 
@@ -93,26 +90,6 @@ def test_deleting_is_204_once(api: Api) -> None:
     assert again.status_code == 404
     assert error_of(again)["code"] == "SUBSCRIPTION_NOT_FOUND"
     assert listed(api) == []
-
-
-def test_deleting_wakes_the_dispatcher(api: Api) -> None:
-    """So that it forgets what it keeps in memory of the subscription."""
-    subscription_id = subscribe(api)
-    watch = notification.Watch(api.path)
-    try:
-        watch.drain()
-        api.call("DELETE", f"/subscriptions/{subscription_id}")
-
-        assert notification.path_of(api.path).exists()
-        assert is_readable(watch)
-    finally:
-        watch.close()
-
-
-def is_readable(watch: notification.Watch) -> bool:
-    descriptor = watch.fileno()
-    assert descriptor is not None
-    return bool(select.select([descriptor], [], [], 0)[0])
 
 
 def test_a_foreign_subscription_is_not_there(api: Api) -> None:
