@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import errno
-import http.client
 import select
 import socket
 import ssl
@@ -18,7 +17,7 @@ from socksio import socks5
 
 from telegrammer.errors import Unreachable
 from telegrammer.http.line import Line, Stage
-from telegrammer.http.streams import PlainStream, Stream, lend, secure
+from telegrammer.http.streams import Answer, PlainStream, Stream, lend, secure
 from telegrammer.settings import is_loopback
 
 # A later address is tried beside the earlier ones after this long (RFC 8305 says 250 ms),
@@ -202,7 +201,7 @@ def _tunnel_http(stream: Stream, proxy: Proxy, target: Server) -> None:
         credential = base64.b64encode(f"{proxy.user}:{proxy.password}".encode()).decode()
         lines.append(f"Proxy-Authorization: Basic {credential}")
     stream.sendall("\r\n".join([*lines, "", ""]).encode("ascii"))
-    with contextlib.closing(http.client.HTTPResponse(lend(stream), method="CONNECT")) as answer:
+    with contextlib.closing(Answer(lend(stream), method="CONNECT")) as answer:
         answer.begin()
         if not 200 <= answer.status < 300:
             raise Unreachable(Stage.CONNECTING.value)

@@ -2,6 +2,7 @@
 
 import http.client
 import select
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -18,7 +19,7 @@ from telegrammer.clock import Clock, SystemClock
 from telegrammer.errors import BrokenResponse, HttpError, Unreachable
 from telegrammer.http.dial import Dialler, Server, parse_proxy, parse_target
 from telegrammer.http.line import Limits, Line, Stage
-from telegrammer.http.streams import Stream, lend
+from telegrammer.http.streams import Answer, Stream, lend
 from telegrammer.settings import Secret
 
 # Servers drop connections that were idle for a while, some after 15 s. One that is
@@ -58,10 +59,18 @@ class Door:
     retries. The proxy is not used for loopback addresses.
     """
 
-    def __init__(self, proxy: Secret | None = None, clock: Clock | None = None) -> None:
-        """Raise ``ValueError`` for a wrong proxy, ``ConfigurationError`` for a wrong CA file."""
+    def __init__(
+        self,
+        proxy: Secret | None = None,
+        clock: Clock | None = None,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        """Take ``tls.client_context()``, which doors can share, or make one.
+
+        Raises ``ValueError`` for a wrong proxy, ``ConfigurationError`` for a wrong CA file.
+        """
         clock = clock or SystemClock()
-        context = tls.client_context()
+        context = context or tls.client_context()
         through = None if proxy is None else parse_proxy(proxy.reveal())
         self._line = Line(clock)
         self._wire = _Wire(self._line, Dialler(self._line, context, through), clock)
@@ -140,6 +149,7 @@ class _Wire(HTTPAdapter):
         url = request.url or ""
         server = parse_target(url)
         connection = http.client.HTTPConnection(server.host, server.port)
+        connection.response_class = Answer
         connection.sock = lend(self._connected(server))
         headers = {"Host": urlsplit(url).netloc, **request.headers}
         connection.request(request.method or "", request.path_url, request.body, headers)

@@ -1,5 +1,6 @@
 """Streams of bytes whose every wait is the line's."""
 
+import http.client
 import io
 import select
 import socket
@@ -65,6 +66,20 @@ def secure(below: Stream, context: ssl.SSLContext, host: str) -> Stream:
     name = host.rstrip(".")  # certificates name hosts without the root's dot
     transport = SSLTransport(cast("socket.socket", below), context, server_hostname=name)
     return cast("Stream", transport)
+
+
+class Answer(http.client.HTTPResponse):
+    """An answer, after whatever interim ones came before it (RFC 9110, 15.2).
+
+    ``http.client`` passes over 100 alone: it would take another for the answer, and the
+    answer for that to the next request. 101 ends the exchange: nobody asked for it.
+    """
+
+    def _read_status(self) -> tuple[str, int, str]:
+        version, status, reason = super()._read_status()  # type: ignore[misc]
+        if status == http.client.SWITCHING_PROTOCOLS:
+            raise http.client.HTTPException("not asked for")
+        return version, http.client.CONTINUE if 100 <= status < 200 else status, reason
 
 
 def lend(stream: Stream) -> socket.socket:

@@ -24,6 +24,11 @@ _BOT_IDS: Final = range(1, 2**63)  # what a database can hold
 _SECONDS: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
+def bot_id_of(token: Secret) -> int:
+    """Return the id of a token's bot: its first part (Bot API, "Authorizing your bot")."""
+    return int(token.reveal().partition(":")[0])
+
+
 class BotApi:
     """One bot, through one door: one thread at a time.
 
@@ -65,8 +70,7 @@ class BotApi:
         if offset is not None:
             parameters["offset"] = offset
         limits = Limits(connect=_CONNECT, total=timeout + _ANSWER, size=16 * _MIB)
-        response = self._post("getUpdates", parameters, limits)
-        result = _result(response, polling=True)
+        response, result = self._call("getUpdates", parameters, limits, polling=True)
         try:
             return parsing.parse_updates(result)
         except ValueError:
@@ -82,8 +86,9 @@ class BotApi:
         message.
         """
         limits = Limits(connect=connect_timeout, total=total_timeout, size=_MIB)
-        response = self._post("sendMessage", {"chat_id": chat_id, "text": text}, limits)
-        _object(response, polling=False)
+        parameters = {"chat_id": chat_id, "text": text}
+        response, result = self._call("sendMessage", parameters, limits, polling=False)
+        _object(response, result)
         return response.body
 
     def drop_connection(self) -> None:
@@ -92,18 +97,26 @@ class BotApi:
 
     def _poll_object(self, method: str, total_timeout: float) -> dict[str, Any]:
         limits = Limits(connect=_CONNECT, total=total_timeout, size=_MIB)
-        return _object(self._post(method, {}, limits), polling=True)
+        return _object(*self._call(method, {}, limits, polling=True))
 
-    def _post(self, method: str, parameters: Mapping[str, object], limits: Limits) -> Response:
+    def _call(
+        self, method: str, parameters: Mapping[str, object], limits: Limits, *, polling: bool
+    ) -> tuple[Response, str]:
+        """Return the response of a success and the text of its result."""
         url = f"{self._base_url}/bot{self._token.reveal()}/{method}"
         headers = {"Content-Type": "application/json"}
         body = json.dumps(parameters).encode("ascii")
-        return self._door.exchange("POST", url, limits, body, headers)
+        response = self._door.exchange("POST", url, limits, body, headers)
+        try:
+            return response, _result(response, polling)
+        except UpstreamFailed:
+            # What is no answer of the Bot API may be another's: no later one comes this way.
+            self._door.drop()
+            raise
 
 
-def _object(response: Response, polling: bool) -> dict[str, Any]:
+def _object(response: Response, result: str) -> dict[str, Any]:
     """Return the result of a success, an object."""
-    result = _result(response, polling)
     try:
         value = slices.load(result)
     except ValueError:

@@ -1,5 +1,6 @@
 """What the Bot API's answers mean to us."""
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,6 +30,7 @@ class FakeDoor(Door):
 
     def __init__(self, answer: Response) -> None:
         self._answer = answer
+        self.dropped = False
         self.asked: list[tuple[str, str, Limits, object, Mapping[str, str] | None]] = []
 
     def exchange(
@@ -43,6 +45,9 @@ class FakeDoor(Door):
         self.asked.append((method, url, limits, json.loads(body), headers))
         return self._answer
 
+    def drop(self) -> None:
+        self.dropped = True
+
 
 def response(status: int, body: bytes | str, headers: Mapping[str, str] | None = None) -> Response:
     raw = body if isinstance(body, bytes) else body.encode()
@@ -55,6 +60,26 @@ def ok(name: str) -> Response:
 
 def bot(answer: Response) -> BotApi:
     return BotApi(FakeDoor(answer), "https://api.test", Secret(TOKEN))
+
+
+@pytest.mark.parametrize(
+    ("answer", "drops"),
+    [
+        (response(200, '{"ok":true,"result":{}}'), False),
+        (response(400, '{"ok":false,"error_code":400,"description":"x"}'), False),
+        (response(200, "<html></html>"), True),
+        (response(502, ""), True),
+    ],
+)
+def test_the_connection_is_kept_only_while_the_bot_api_answers_on_it(
+    answer: Response, drops: bool
+) -> None:
+    """What else it was may be the answer to another request: no later one comes that way."""
+    door = FakeDoor(answer)
+    with contextlib.suppress(TelegramError):
+        BotApi(door, "https://api.test", Secret(TOKEN)).send_message(7, "Hello", 5, 20)
+
+    assert door.dropped is drops
 
 
 def get_me(api: BotApi) -> object:

@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import itertools
 import socket
 import threading
 import time
@@ -64,6 +65,36 @@ def test_a_chunked_body_is_put_together(door: Door) -> None:
     with Peer(answering(head + b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n")) as peer:
         assert [post(door, peer.url()), post(door, peer.url())] == [b"abcde", b"abcde"]
         assert peer.accepted == 1
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["in one piece", "apart"])
+@pytest.mark.parametrize("interim", [b"100 Continue", b"102 Processing", b"103 Early Hints"])
+def test_an_interim_answer_is_no_answer(door: Door, interim: bytes, together: bool) -> None:
+    """Taken for one, each later answer would go to the request after its own."""
+    before = b"HTTP/1.1 %s\r\nLink: </x>\r\n\r\n" % interim
+    may_end = threading.Event()
+
+    def serve(connection: Connection) -> None:
+        for number in itertools.count():
+            if not connection.read_request():
+                return
+            answer = response(b"%d" % number)
+            connection.send(before + before + answer if together else before)
+            if not together:
+                may_end.wait(0.05)  # nothing sets it: the client has read the first by then
+                connection.send(before + answer)
+
+    with Peer(serve) as peer:
+        assert [post(door, peer.url()) for _ in range(3)] == [b"0", b"1", b"2"]
+        assert peer.accepted == 1
+
+
+def test_an_answer_that_changes_the_protocol_ends_the_exchange(door: Door) -> None:
+    with (
+        Peer(answering(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n")) as peer,
+        fails(BrokenResponse, "bad_response"),
+    ):
+        post(door, peer.url())
 
 
 def test_a_response_says_nothing_of_its_content_when_shown(door: Door) -> None:

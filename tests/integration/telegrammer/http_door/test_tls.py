@@ -21,6 +21,7 @@ from support.doors import (
 )
 from support.peers import Connection, Peer, Serve, answering, relay, response
 from support.running_api import free_port
+from telegrammer import tls
 from telegrammer.errors import TimedOut, Unreachable
 from telegrammer.http import Door, Limits
 from telegrammer.settings import Secret
@@ -34,6 +35,19 @@ def opened(proxy: str = "") -> Iterator[Door]:
 
 
 # TLS
+
+
+def test_a_door_with_a_context_reads_no_file(
+    trusted: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opens doors while it runs reads the authorities once, before."""
+    ours = tls.client_context()
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere")
+    with (
+        contextlib.closing(Door(context=ours)) as door,
+        Peer(answering(response(b"safe")), server_context(trusted, "127.0.0.1")) as peer,
+    ):
+        assert post(door, peer.url(scheme="https")) == b"safe"
 
 
 def test_a_server_of_a_trusted_authority_is_accepted(trusted: trustme.CA) -> None:
