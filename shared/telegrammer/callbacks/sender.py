@@ -41,6 +41,9 @@ _ERRORS: Final = {
     pycurl.E_WRITE_ERROR: "too_large",
 }
 
+# A body that cannot be unpacked is none that anybody needs.
+_ANSWERED: Final = (None, pycurl.E_BAD_CONTENT_ENCODING)
+
 _EPOLL_OF: Final = {
     pycurl.POLL_IN: select.EPOLLIN,
     pycurl.POLL_OUT: select.EPOLLOUT,
@@ -113,11 +116,17 @@ class _Slot(Generic[K]):
         return Answer(status, retry_after=self._retry_after())
 
     def _retry_after(self) -> str | None:
+        """Return the final answer's: libcurl hands over interim heads and trailers as well."""
+        found, is_head = None, False
         for line in self._headers:
             name, _, value = line.partition(b":")
-            if name.strip().lower() == b"retry-after":
-                return value.decode("latin-1").strip()
-        return None
+            if line.startswith(b"HTTP/"):
+                found, is_head = None, True
+            elif not line.strip():
+                is_head = False
+            elif is_head and found is None and name.strip().lower() == b"retry-after":
+                found = value.decode("latin-1").strip()
+        return found
 
     def _take(self, data: bytes) -> int:
         self._room -= len(data)
@@ -227,7 +236,10 @@ class Sender(Generic[K]):
 
     def _release(self, handle: pycurl.Curl, code: int | None) -> tuple[K, Answer]:
         slot = self._slot_of[handle]
-        answer = slot.answer() if code is None else Answer(error=_ERRORS.get(code, "bad_response"))
+        if code in _ANSWERED:
+            answer = slot.answer()
+        else:
+            answer = Answer(error=_ERRORS.get(code, "bad_response"))
         self._multi.remove_handle(handle)
         key, slot.key = slot.key, None
         self._free.append(slot)

@@ -91,6 +91,25 @@ def test_a_status_comes_back_and_nothing_is_followed(receiver: Receiver, status:
 
 
 @pytest.mark.parametrize(
+    ("before", "fields", "after", "expected"),
+    [
+        (b"HTTP/1.1 103 Early Hints\r\nRetry-After: 99\r\n\r\n", b"", b"", None),
+        (b"HTTP/1.1 103 Early Hints\r\nRetry-After: 99\r\n\r\n", b"Retry-After: 7\r\n", b"", "7"),
+        (b"", b"", b"Retry-After: 99\r\n", None),
+    ],
+    ids=["interim alone", "interim and final", "trailer"],
+)
+def test_only_the_final_answers_own_retry_after_counts(
+    receiver: Receiver, before: bytes, fields: bytes, after: bytes, expected: str | None
+) -> None:
+    head = b"HTTP/1.1 503 Later\r\nTransfer-Encoding: chunked\r\n" + fields + b"\r\n"
+    raw = before + head + b"1\r\nx\r\n0\r\n" + after + b"\r\n"
+    receiver.answer = lambda _: Reply(raw=lambda connection, _closing: connection.sendall(raw))
+
+    assert answer_of(post(receiver.url))[0] == Answer(503, retry_after=expected)
+
+
+@pytest.mark.parametrize(
     "reply",
     [
         Reply(raw=silent),
@@ -145,9 +164,10 @@ def test_nobody_listening_and_unknown_names_have_their_own_reasons() -> None:
         (b"x" * (RESPONSE_LIMIT + 1), {}, "too_large"),
         (gzip.compress(b"x" * RESPONSE_LIMIT), {"Content-Encoding": "gzip"}, "http_200"),
         (gzip.compress(b"x" * 50_000_000), {"Content-Encoding": "gzip"}, "too_large"),
-        (b"not gzip", {"Content-Encoding": "gzip"}, "bad_response"),
+        (b"not gzip", {"Content-Encoding": "gzip"}, "http_200"),
+        (b"ok", {"Content-Encoding": "utf-8"}, "http_200"),
     ],
-    ids=["at the limit", "over it", "unpacked at the limit", "a bomb", "broken"],
+    ids=["at the limit", "over it", "unpacked at the limit", "a bomb", "broken", "not known"],
 )
 def test_the_response_is_bounded_as_unpacked(
     receiver: Receiver, body: bytes, headers: dict[str, str], reason: str
