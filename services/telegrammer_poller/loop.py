@@ -107,6 +107,7 @@ class Poller:
         self._log = Log("poller")
         self._is_bound = False
         self._batch_size = LARGEST_BATCH
+        self._refusable = 0  # updates that a batch has, or may have that cannot be read
         self._failures = 0
         self._blocked_by: int | None = None
 
@@ -136,10 +137,15 @@ class Poller:
         match error:
             case RateLimited():
                 delay = self._failed("rate_limited", at_least=error.retry_after or 0)
+            case TelegramError() if error.code < 300:
+                # A 2xx that cannot be used: one update of the batch may be to blame.
+                self._halve()
+                delay = self._failed("bad_answer")
             case TelegramError():
-                # A 2xx that cannot be used: its status would say that all is well.
-                delay = self._failed("bad_answer" if error.code < 300 else f"http_{error.code}")
+                delay = self._failed(f"http_{error.code}")
             case HttpError():
+                if error.reason == "too_large":
+                    self._halve()
                 delay = self._failed(error.reason)
             case StorageUnavailable():
                 delay = self._failed(f"storage_{error.reason}")
@@ -163,7 +169,9 @@ class Poller:
     def _poll(self) -> float:
         offset = self._inbox.cursor() or None
         began = self._clock.monotonic()
+        self._refusable = self._batch_size
         received = self._api.get_updates(offset, self._batch_size, self._rules.poll_timeout)
+        self._refusable = len(received)
         took = self._clock.monotonic() - began
         updates = self._checked(received)
         if updates:
@@ -252,7 +260,8 @@ class Poller:
         return CAPACITY_DELAY
 
     def _halve(self) -> None:
-        self._batch_size = max(1, self._batch_size // 2)
+        """Ask for half of what was refused, so that the good ones get through."""
+        self._batch_size = max(1, self._refusable // 2)
 
     def _refused(self, error: PollingRefused) -> None:
         self._api.drop_connection()

@@ -10,6 +10,7 @@ from typing import Any, Final
 from telegrammer.model import MalformedUpdate, Message, Update, plain_username
 from telegrammer.telegram import slices
 
+_MOST_UPDATES: Final = 100  # getUpdates gives no more, whatever it is asked for
 _MOST_UPDATE_ID: Final = 2**53  # beyond, other languages' readers lose digits
 _INT64: Final = range(-(2**63), 2**63)
 _MOST_DESCRIPTION: Final = 500
@@ -65,10 +66,11 @@ def sane_retry_after(seconds: object) -> int | None:
 def parse_updates(result: str) -> list[Update | MalformedUpdate]:
     """Return what stands in the result of ``getUpdates``, in its order.
 
-    Raises ``ValueError`` when that is not an array. An element of a wrong shape becomes a
-    ``MalformedUpdate``; only what the gateway must know of an update can be wrong.
+    Raises ``ValueError`` when that is not an array of at most 100 elements. An element of a
+    wrong shape becomes a ``MalformedUpdate``; only what the gateway must know of an update
+    can be wrong.
     """
-    return [_parse_update(text) for text in slices.elements(result)]
+    return [_parse_update(text) for text in slices.elements(result, _MOST_UPDATES)]
 
 
 def _parse_update(text: str) -> Update | MalformedUpdate:

@@ -36,11 +36,16 @@ def load(text: str) -> Any:  # noqa: ANN401 - any JSON value
         raise ValueError(_INVALID) from None
 
 
-def elements(text: str) -> list[str]:
-    """Return the texts of an array's elements; raise ``ValueError`` when it is none."""
-    found = []
+def elements(text: str, most: int) -> list[str]:
+    """Return the texts of an array's elements; raise ``ValueError`` when it is none.
+
+    Or when it has more than ``most``, which are not looked at.
+    """
+    found: list[str] = []
     position, more = _enter(text, "[", "]")
     while more:
+        if len(found) == most:
+            raise ValueError("too many elements")
         end = _end_of_value(text, position)
         found.append(text[position:end])
         position, more = _step(text, end, "]")

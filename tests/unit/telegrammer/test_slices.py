@@ -31,6 +31,10 @@ def spelled(draw: st.DrawFn, value: object) -> str:
     )
 
 
+def elements(text: str) -> list[str]:
+    return slices.elements(text, 100)
+
+
 @given(st.data(), st.lists(VALUES, max_size=6))
 def test_an_array_comes_apart_into_its_elements_own_texts(
     data: st.DataObject, values: list[object]
@@ -39,7 +43,7 @@ def test_an_array_comes_apart_into_its_elements_own_texts(
     space = data.draw(SPACE)
     array = space + "[" + ",".join(space + text + space for text in texts) + space + "]" + space
 
-    assert slices.elements(array) == texts
+    assert elements(array) == texts
 
 
 @given(st.data(), st.dictionaries(TEXTS, VALUES, max_size=6))
@@ -59,7 +63,7 @@ def test_an_object_comes_apart_into_its_members_own_texts(
 @given(st.text('[]{}":,\\ 1au', max_size=30))
 def test_what_is_cut_into_valid_parts_is_valid(text: str) -> None:
     """A text that is no JSON value is refused, by the cut or in one of its parts."""
-    for cut in (slices.elements, slices.members):
+    for cut in (elements, slices.members):
         try:
             parts = cut(text)
             values = [slices.load(part) for part in parts]
@@ -72,7 +76,7 @@ def test_what_is_cut_into_valid_parts_is_valid(text: str) -> None:
 @given(st.text() | st.text('[]{}":,\\ \n1.e-+', max_size=40))
 def test_no_text_is_a_surprise(text: str) -> None:
     """Whatever comes, it is a value or a ``ValueError``."""
-    for read in (slices.elements, slices.members, slices.load):
+    for read in (elements, slices.members, slices.load):
         with contextlib.suppress(ValueError):
             read(text)
 
@@ -102,7 +106,7 @@ def test_the_last_of_duplicate_names_counts_however_it_is_spelled() -> None:
 )
 def test_a_broken_array_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not"):
-        slices.elements(text)
+        elements(text)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +147,7 @@ def test_what_python_reads_and_json_does_not_have_is_refused(text: str) -> None:
 def test_depth_does_not_matter_to_a_cut_and_is_an_error_to_a_reader() -> None:
     deep = "[" * 100_000 + "]" * 100_000
 
-    assert slices.elements(f"[{deep},1]") == [deep, "1"]
+    assert elements(f"[{deep},1]") == [deep, "1"]
     assert slices.members(f'{{"a":{deep}}}') == {"a": deep}
     with pytest.raises(ValueError, match=r"^nested too deeply$"):
         slices.load(deep)
@@ -153,10 +157,16 @@ def test_an_unclosed_string_is_refused_in_linear_time() -> None:
     """A regular expression that tried again would take years."""
     text = '["' + "a\\\\" * 500_000
     with pytest.raises(ValueError, match=r"^not valid JSON$"):
-        slices.elements(text)
+        elements(text)
 
 
 def test_a_number_of_5000_digits_is_no_integer_and_no_error() -> None:
     assert isinstance(slices.load("1" * 5000), float)
     assert isinstance(slices.load("-" + "1" * 5000), float)
     assert slices.load("-9223372036854775808") == -(2**63)
+
+
+def test_more_elements_than_can_be_are_not_looked_at() -> None:
+    assert slices.elements("[1,2,3]", 3) == ["1", "2", "3"]
+    with pytest.raises(ValueError, match="too many"):
+        slices.elements("[1,2,3,", 3)

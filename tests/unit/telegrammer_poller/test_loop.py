@@ -11,6 +11,7 @@ from support.fake_clock import FakeClock
 from support.log_lines import log_put_back, logged
 from telegrammer import logs
 from telegrammer.errors import (
+    BrokenResponse,
     Cut,
     PollingRefused,
     RateLimited,
@@ -252,19 +253,38 @@ def test_a_cut_exchange_is_no_failure(bound: Bench) -> None:
 def test_a_malformed_update_fails_its_batch_and_fewer_are_asked_for(bound: Bench) -> None:
     batch: Answer = [message(1), malformed(2), message(3)]
 
-    bound.turns(batch, batch, [message(1)], [malformed(2)])
+    bound.turns(batch, [message(1)], [malformed(2), message(3)])
 
-    assert [limit for _, limit in bound.telegram.asked] == [100, 50, 25, 50]
+    assert [limit for _, limit in bound.telegram.asked] == [100, 1, 2]
     assert bound.gateway.inbox.cursor() == 2
     assert bound.state() == (State.BACKING_OFF, "malformed_update", 1)
     assert bound.row().update_id == 2
 
 
 def test_the_number_asked_for_goes_down_to_one_and_up_to_a_hundred(bound: Bench) -> None:
-    bound.turns(*[[malformed(2)]] * 9, *[[message(n)] for n in range(8)])
+    refused: list[Answer] = [
+        [malformed(2), *map(message, range(3, 2 + n))] for n in (100, 50, 25, 12, 6, 3, 1)
+    ]
+    bound.turns(*refused, *[[malformed(2)]] * 2, *[[message(n)] for n in range(8)])
 
     limits = [limit for _, limit in bound.telegram.asked]
     assert limits == [100, 50, 25, 12, 6, 3, 1, 1, 1, 1, 2, 4, 8, 16, 32, 64, 100]
+
+
+@pytest.mark.parametrize("error", [BrokenResponse("too_large"), UpstreamFailed(200)])
+def test_fewer_are_asked_for_where_one_update_may_spoil_an_answer(
+    bound: Bench, error: TelegrammerError
+) -> None:
+    """It is too large, or cannot be read: those in front of the bad one would never come."""
+    bound.turns(error, error, [message(1)], [])
+
+    assert [limit for _, limit in bound.telegram.asked] == [100, 50, 25, 50]
+
+
+def test_an_answer_that_cannot_be_used_is_not_called_by_its_good_status(bound: Bench) -> None:
+    bound.turns(UpstreamFailed(200))
+
+    assert bound.state() == (State.BACKING_OFF, "bad_answer", 1)
 
 
 def test_a_skip_passes_over_exactly_that_update_and_keeps_its_bytes(bound: Bench) -> None:
@@ -337,13 +357,13 @@ def test_a_full_queue_is_no_failure_asks_for_fewer_and_looks_every_five_seconds(
     bench.poller.turn()
     batch: Answer = [message(1), message(2), message(3)]
 
-    assert bench.turns(batch, batch) == [5, 5]
+    assert bench.turns(batch) == [5]
     assert bench.state() == (State.CAPACITY, "queue_full", 0)
     assert bench.gateway.inbox.cursor() == 0
 
-    assert bench.turns([message(1), message(2)], [message(3)]) == [0, 5]
-    assert [limit for _, limit in bench.telegram.asked] == [100, 50, 25, 50]
-    assert bench.gateway.inbox.cursor() == 3
+    assert bench.turns([message(1)], [message(2), message(3)]) == [0, 5]
+    assert [limit for _, limit in bench.telegram.asked] == [100, 1, 2]
+    assert bench.gateway.inbox.cursor() == 2
     assert bench.state() == (State.CAPACITY, "queue_full", 0)
 
 
