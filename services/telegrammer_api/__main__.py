@@ -3,9 +3,10 @@
 import contextlib
 import functools
 import os
+import ssl
 from collections.abc import Iterator
 
-from telegrammer import __version__
+from telegrammer import __version__, tls
 from telegrammer.clock import SystemClock
 from telegrammer.errors import StorageUnavailable
 from telegrammer.heartbeat import Heartbeat, beating, remove_row
@@ -16,8 +17,10 @@ from telegrammer.options import run_daemon
 from telegrammer.settings import Settings
 from telegrammer.store.components import Component, Components
 from telegrammer.store.connection import Database
+from telegrammer.store.inbox import Inbox
 from telegrammer.store.layout import open_database
 from telegrammer.store.subscriptions import Limits
+from telegrammer.telegram.client import bot_id_of
 from telegrammer_api import server
 from telegrammer_api.app import create_app
 from telegrammer_api.front import Application
@@ -37,9 +40,12 @@ def run(settings: Settings) -> None:
 
     Whatever was opened to check it is closed before the workers are forked.
     """
-    settings.require_token()
-    open_database(settings.db).close()
-    Door(proxy=settings.telegram_proxy).close()
+    token = settings.require_token()
+    with open_database(settings.db) as database:
+        # The poller asks Telegram; here it is enough never to send through the wrong bot.
+        Inbox(database).require_bot(bot_id_of(token))
+    context = tls.client_context()  # read once: its file may be gone when a door is opened
+    Door(settings.telegram_proxy, context=context).close()
     listener = server.bind(settings.host, settings.port)
     _log_start(settings)
     now = int(SystemClock().now())
@@ -51,14 +57,16 @@ def run(settings: Settings) -> None:
         request_timeout=settings.request_timeout,
     )
     try:
-        server.serve(functools.partial(application, settings, row), listener, limits)
+        server.serve(functools.partial(application, settings, context, row), listener, limits)
     finally:
         _remove_row(settings)
     Log(COMPONENT).info("stopped")
 
 
 @contextlib.contextmanager
-def application(settings: Settings, row: Component) -> Iterator[Application]:
+def application(
+    settings: Settings, context: ssl.SSLContext, row: Component
+) -> Iterator[Application]:
     """Yield the application for one worker; all workers beat in the master's ``row``.
 
     It opens without the database: a worker that takes another's place while that is out of
@@ -67,7 +75,7 @@ def application(settings: Settings, row: Component) -> Iterator[Application]:
     clock = SystemClock()
     with contextlib.ExitStack() as held:
         pool = held.enter_context(contextlib.closing(Pool(lambda: Database(settings.db))))
-        sender = held.enter_context(contextlib.closing(MessageSender(settings)))
+        sender = held.enter_context(contextlib.closing(MessageSender(settings, context)))
         held.enter_context(beating(Heartbeat(_PooledRows(pool), COMPONENT, clock, row)))
         limits = Limits(settings.max_subscriptions_per_key, settings.max_subscriptions)
         yield create_app(pool, sender, limits, settings.max_jobs, clock)

@@ -109,8 +109,11 @@ def _fields(body: bytes, known: Collection[str]) -> Fields:
         )
     except UnicodeDecodeError:
         raise invalid("the body must be UTF-8") from None
+    except json.JSONDecodeError as error:
+        where = f"it is not JSON from character {error.pos + 1} on" if body else "it is empty"
+        raise invalid(f"the body must be one JSON object: {where}") from None
     except (ValueError, RecursionError):
-        # Not JSON, nested too deep, or a number of thousands of digits.
+        # NaN, nested too deep, or a number of thousands of digits.
         raise invalid("the body must be one JSON object") from None
     if not isinstance(value, dict):
         raise invalid("the body must be one JSON object")

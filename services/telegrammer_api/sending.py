@@ -1,5 +1,6 @@
 """Sends messages, each through a door of its own while it runs."""
 
+import ssl
 from typing import Final
 
 from telegrammer.http import Door
@@ -11,10 +12,10 @@ from telegrammer_api.pool import Pool
 class MessageSender:
     """The bot's sendMessage, within the settings' times. Any thread may call it."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, context: ssl.SSLContext) -> None:
         self._settings: Final = settings
         self._token: Final = settings.require_token()
-        self._doors: Final = Pool(lambda: Door(proxy=settings.telegram_proxy))
+        self._doors: Final = Pool(lambda: Door(settings.telegram_proxy, context=context))
 
     def __call__(self, chat_id: int, text: str) -> bytes:
         """Return the Bot API's envelope; raise ``HttpError`` or ``TelegramError``."""

@@ -75,6 +75,8 @@ def bind(host: str, port: int) -> socket.socket:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise Failure(f"cannot resolve the bind address {host}: {error.strerror}") from None
+    except UnicodeError:
+        raise Failure(f"cannot resolve the bind address {host}: no such name can be") from None
     family, _, _, _, address = found[0]
     try:
         return socket.create_server((str(address[0]), port), family=family, backlog=_BACKLOG)

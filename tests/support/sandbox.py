@@ -14,7 +14,7 @@ from telegrammer_sandbox.state import Bot
 
 Json = dict[str, Any]
 
-TOKEN = "123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11"
+TOKEN = "6000000001:ABC-DEF1234ghIkl-zyx57W2v1u123ew11"
 USERNAME = "gate_example_bot"
 PATIENCE = 10.0
 _SAMPLES = Path(__file__).parents[1] / "samples"

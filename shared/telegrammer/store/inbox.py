@@ -40,14 +40,13 @@ class Inbox:
     def bind(self, bot_id: int) -> None:
         """Bind an unbound database to the bot. Raises ``WrongBot`` when it is another's."""
         with self._database.write() as tx:
-            row = tx.execute("SELECT bot_id FROM poll_state").fetchone()
-            if row is None:
+            if not _is_bound(tx, bot_id):
                 tx.execute("INSERT INTO poll_state VALUES (1, ?, 0)", (bot_id,))
-            elif row[0] != bot_id:
-                raise WrongBot(
-                    f"the database belongs to bot {row[0]}, the token to bot {bot_id}:"
-                    " use that bot's token or another database"
-                )
+
+    def require_bot(self, bot_id: int) -> None:
+        """Raise ``WrongBot`` when the database is bound to another bot."""
+        with self._database.read() as tx:
+            _is_bound(tx, bot_id)
 
     def cursor(self) -> int:
         """Return the lowest update id that was not ingested yet; 0 when none was."""
@@ -76,7 +75,8 @@ class Inbox:
         """Let the poller pass over a malformed update; False when it was taken in already."""
         with self._database.write() as tx:
             row = tx.execute("SELECT next_offset FROM poll_state").fetchone()
-            if row and update_id < row[0] and not _may_begin_anew(tx, now):
+            is_past = row and update_id < row[0] and not _may_begin_anew(tx, now)
+            if is_past and not _is_holding_up(tx, update_id):
                 return False
             tx.execute("INSERT OR IGNORE INTO skips VALUES (?, ?)", (update_id, now))
             return True
@@ -93,6 +93,17 @@ class Inbox:
                 "SELECT chat_id FROM usernames WHERE username = ?", (username,)
             ).fetchone()
         return row[0] if row else None
+
+
+def _is_bound(tx: sqlite3.Connection, bot_id: int) -> bool:
+    """Tell whether the database is bound yet. Raises ``WrongBot`` when to another bot."""
+    row = tx.execute("SELECT bot_id FROM poll_state").fetchone()
+    if row is not None and row[0] != bot_id:
+        raise WrongBot(
+            f"the database belongs to bot {row[0]}, the token to bot {bot_id}:"
+            " use that bot's token or another database"
+        )
+    return row is not None
 
 
 def _fresh(
@@ -114,6 +125,14 @@ def _may_begin_anew(tx: sqlite3.Connection, now: int) -> bool:
     # Far in the future it tells as little of a replay as far in the past: the clock was wrong,
     # and to wait until it shows that time again would leave the bot deaf so long.
     return last is not None and abs(now - last[0]) > NEW_SEQUENCE_AFTER
+
+
+def _is_holding_up(tx: sqlite3.Connection, update_id: int) -> bool:
+    """Tell whether the poller has named this update as the one it cannot pass over."""
+    found = tx.execute(
+        "SELECT 1 FROM components WHERE name = 'poller' AND update_id = ?", (update_id,)
+    )
+    return found.fetchone() is not None
 
 
 def _advance(tx: sqlite3.Connection, next_offset: int, now: int) -> None:

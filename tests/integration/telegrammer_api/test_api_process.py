@@ -70,6 +70,9 @@ def test_it_fails_at_once_with_one_line(tmp_path: Path, processes: Processes) ->
     legacy = tmp_path / "legacy.db"
     with contextlib.closing(sqlite3.connect(legacy)) as connection:
         connection.execute("CREATE TABLE api_keys (name TEXT, key TEXT, created_at INTEGER)")
+    bound = tmp_path / "bound.db"
+    other = {"TELEGRAMMER_BOT_TOKEN": "42:another-bots-token-nobody-may-see"}
+    Gateway(bound).close()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         cases: list[tuple[int, str, list[object], dict[str, str]]] = [
             (78, "TELEGRAMMER_BOT_TOKEN", ["--db", db], {}),
@@ -77,7 +80,14 @@ def test_it_fails_at_once_with_one_line(tmp_path: Path, processes: Processes) ->
             (78, "--bot-api-url", ["--db", db, "--bot-api-url", "http://h/"], ENVIRONMENT),
             (78, "foreign.db", ["--db", foreign], ENVIRONMENT),
             (78, "telegrammer migrate", ["--db", legacy], ENVIRONMENT),
+            (
+                78,
+                "belongs to bot 6000000001",
+                ["--db", bound],
+                other,
+            ),
             (1, "cannot listen", ["--db", db, "--port", taken.getsockname()[1]], ENVIRONMENT),
+            (1, "cannot resolve", ["--db", db, "--host", "a..b"], ENVIRONMENT),
             (2, "--no-such-option", ["--no-such-option"], ENVIRONMENT),
         ]
         for status, said, arguments, environment in cases:
@@ -188,6 +198,22 @@ def test_a_worker_that_dies_is_replaced(start: Start) -> None:
 
     assert victim not in workers(api.process)
     assert [api.call("GET", "/subscriptions").status for _ in range(8)] == [200] * 8
+
+
+def test_a_worker_takes_anothers_place_while_the_database_is_gone(start: Start) -> None:
+    """It answers like the others, and works again with them."""
+    api = start()
+    elsewhere = api.gateway.path.with_name("elsewhere")
+    api.gateway.path.rename(elsewhere)
+    try:
+        psutil.Process(workers(api.process).pop()).kill()
+        api.process.wait_event("worker_started", n=3)
+        refused = [api.call("GET", "/subscriptions") for _ in range(8)]
+    finally:
+        elsewhere.rename(api.gateway.path)
+
+    assert {outcome(response) for response in refused} == {(503, "AUTH_UNAVAILABLE")}
+    assert {api.call("GET", "/subscriptions").status for _ in range(8)} == {200}
 
 
 def test_it_starts_again_on_the_same_port_and_database(start: Start) -> None:
