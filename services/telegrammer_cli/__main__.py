@@ -1,5 +1,6 @@
 """`telegrammer`: the commands in their order, and how each of them ends."""
 
+import io
 import sys
 from typing import Final, NoReturn
 
@@ -73,6 +74,9 @@ hide_settings(commands)
 def main() -> NoReturn:
     """Run the command and exit; what was foreseen ends with one line on standard error."""
     logs.set_up("cli", "text", "info", [])
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # none where it was closed before we began
+            stream.reconfigure(errors="backslashreplace")  # a terminal may not know every letter
     log = logs.Log("cli")
     try:
         run_command(commands, "telegrammer")

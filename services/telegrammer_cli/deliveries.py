@@ -59,7 +59,8 @@ def list_failed_deliveries(settings: Settings, as_json: bool) -> None:
 def retry_delivery(settings: Settings, delivery_id: int) -> None:
     """Give the failed delivery ID its whole budget again, from now.
 
-    It takes its old place in its subscription: before everything that came later.
+    It takes its old place in its subscription, before everything that came later. Its time
+    of creation becomes that of the retry: its lifetime counts from there.
     """
     with open_existing(settings.db) as database:
         known = delivery_id in _IDS and Queue(database).revive(delivery_id, int(time.time()))

@@ -8,6 +8,7 @@ environment later.
 import ipaddress
 import os
 import re
+import select
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -24,6 +25,8 @@ _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)", re.ASCI
 _TOKEN: Final = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,128}", re.ASCII)
 _HOST: Final = re.compile(r"[A-Za-z0-9._:%-]{1,253}", re.ASCII)
 _TOKEN_FILE_LIMIT: Final = 4096
+_PIPE_PATIENCE: Final = 1.0  # seconds
+_NAME_LIMIT: Final = 200  # bytes; file systems take 255, and files beside it have longer names
 _PROXY_LIMIT: Final = 255  # of a whole URL: SOCKS 5 has as much room for name and password each
 
 # A request or a callback may run this long while its process stops, so that a stop
@@ -60,6 +63,10 @@ def _path(value: str) -> Path:
         path = Path(os.path.abspath(Path(value).expanduser()))
     except RuntimeError:
         raise ValueError("no such home folder: give a path without ~") from None
+    except OSError:
+        raise ValueError("the current folder is gone: give a path that begins with /") from None
+    if not 1 <= len(os.fsencode(path.name)) <= _NAME_LIMIT:
+        raise ValueError(f"give the path of a file, whose name has at most {_NAME_LIMIT} bytes")
     # Path's own questions raise where a folder on the way is closed.
     is_link = os.path.islink(path) and os.path.exists(path)
     return Path(os.path.realpath(path)) if is_link else path
@@ -308,6 +315,14 @@ def _parsed(setting: Setting, name: str, text: str) -> object:
         raise ConfigurationError(f"{name}: {error}") from None
 
 
+def _read(file: str) -> bytes:
+    """Return the beginning of a file, of a pipe what comes at once; raise ``OSError``."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb", buffering=0) as stream:
+        select.select([stream], [], [], _PIPE_PATIENCE)
+        return stream.read(_TOKEN_FILE_LIMIT) or b""
+
+
 def _one_token(token: Secret | None, file: str) -> Secret | None:
     if not file:
         return token
@@ -316,9 +331,7 @@ def _one_token(token: Secret | None, file: str) -> Secret | None:
             "set TELEGRAMMER_BOT_TOKEN or TELEGRAMMER_BOT_TOKEN_FILE, not both"
         )
     try:
-        with Path(file).open("rb") as stream:
-            text = stream.read(_TOKEN_FILE_LIMIT).decode("ascii").strip()
-        found = _token(text)
+        found = _token(_read(file).decode("ascii").strip())
     except OSError as error:
         raise ConfigurationError(
             f"TELEGRAMMER_BOT_TOKEN_FILE: cannot read {file}: {error.strerror}"

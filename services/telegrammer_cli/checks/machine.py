@@ -51,6 +51,8 @@ def look_at_port(settings: Settings, api: Component | None, now: float) -> Findi
         if problem.errno == errno.EADDRINUSE and api is not None and not is_stale(api, now):
             return ok("port", f"{place} is held by our own API")
         return error("port", f"cannot listen on {place}, {_advice(problem)}")
+    except UnicodeError:
+        return error("port", f"cannot listen on {place}: no such name can be")
     return ok("port", f"{place} is free")
 
 

@@ -165,8 +165,10 @@ def classify(connection: sqlite3.Connection, path: Path) -> Layout:
 
 
 def _columns(connection: sqlite3.Connection) -> Columns:
+    # A view counts as a table that has no columns of ours: it makes a layout unknown.
     rows = connection.execute(
-        "SELECT m.name, c.name FROM sqlite_master m LEFT JOIN pragma_table_info(m.name) c"
+        "SELECT m.name, iif(m.type = 'view', 'view', c.name)"
+        " FROM sqlite_master m LEFT JOIN pragma_table_info(m.name) c"
         " WHERE m.type IN ('table', 'view') AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
     )
     found: Columns = {}

@@ -53,6 +53,7 @@ def back_up(source: Path, target: Path) -> None:
     until then is removed. Raises ``IncompatibleDatabase`` for a file that is not ours,
     ``UnsafeFile``, ``StorageUnavailable``.
     """
+    target = target.absolute()  # some relative names mean something else to SQLite
     if _inspect_existing(source) is Layout.EMPTY:
         raise Failure(f"{source} is empty: there is nothing to back up")
     flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -115,7 +116,7 @@ def _any_text(value: bytes) -> str:
 def _hash_keys(tx: sqlite3.Connection, path: Path) -> None:
     if classify(tx, path) is not Layout.LEGACY:
         raise Failure(f"another process has just changed {path}: look and run it again")
-    rows = tx.execute("SELECT name, key, created_at FROM api_keys ORDER BY rowid").fetchall()
+    rows = tx.execute("SELECT name, key, created_at FROM api_keys").fetchall()
     tx.execute("DROP TABLE api_keys")
     create_tables(tx)
     for name, key, created_at in rows:

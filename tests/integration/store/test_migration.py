@@ -1,5 +1,6 @@
 """Plaintext keys -> digests; copies of a live database."""
 
+import contextlib
 import os
 import sqlite3
 import subprocess
@@ -389,6 +390,32 @@ def test_a_backup_never_replaces_anything(db: Path, tmp_path: Path) -> None:
 
     assert target.read_text() == "precious"
     assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("name", [":memory:", "file:copy?mode=memory"])
+def test_a_backup_goes_into_a_file_whatever_its_name(
+    db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Some names mean something else to SQLite."""
+    monkeypatch.chdir(tmp_path)
+    back_up(db, Path(name))
+
+    assert dump(tmp_path / name) == dump(db)
+
+
+def test_a_table_without_row_ids_is_migrated_and_a_view_is_none(tmp_path: Path) -> None:
+    table, view = tmp_path / "t.db", tmp_path / "v.db"
+    make_legacy(
+        table, KEYS, "CREATE TABLE api_keys (name PRIMARY KEY, key, created_at) WITHOUT ROWID"
+    )
+    with contextlib.closing(sqlite3.connect(view)) as connection:
+        connection.execute("CREATE VIEW api_keys AS SELECT 1 AS name, 2 AS key, 3 AS created_at")
+
+    migrate(table, NOW)
+    with pytest.raises(IncompatibleDatabase, match="unknown layout"):
+        migrate(view, NOW)
+
+    assert len(keys_of(table)) == len(KEYS)
 
 
 def test_a_backup_that_cannot_be_written_is_told(db: Path, tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from support.builders import Gateway, message
 from support.cli import Run, assert_refused
 from support.legacy import KEYS, dump, make_legacy
 from support.processes import Processes
+from telegrammer.model import State
+from telegrammer.store.components import Component, Components
 from telegrammer.store.connection import Database
 from telegrammer.store.inbox import Inbox
 from telegrammer.store.keys import Keys
@@ -117,6 +119,18 @@ def test_an_update_that_was_taken_in_cannot_be_skipped(run: Run, gateway: Gatewa
 
     assert_refused(run("skip-update", 6), 1, "update 6")
     assert gateway.inbox.skips() == set()
+
+
+def test_one_that_holds_the_poller_up_can_be_skipped_whatever_its_id(
+    run: Run, gateway: Gateway
+) -> None:
+    """`status` names it and says so: a lower id may come again, or begin a new sequence."""
+    gateway.ingest(message(6), now=int(time.time()))
+    row = Component("poller", 1, State.BACKING_OFF, "malformed_update", 1, 1, update_id=5)
+    Components(gateway.database).write(row)
+
+    assert run("skip-update", 5).status == 0
+    assert_refused(run("skip-update", 4), 1, "update 4")
 
 
 @pytest.mark.parametrize("update", ["x", "-1", "", 2**63])

@@ -44,6 +44,15 @@ def test_only_add_key_fills_an_empty_file(call: Run, db: Path, command: tuple[st
     assert db.stat().st_size == 0
 
 
+def test_a_terminal_that_does_not_know_a_letter_gets_an_escape(run: Run, gateway: Gateway) -> None:
+    gateway.key("ci \N{GRINNING FACE}")
+
+    ended = run("list-keys", PYTHONIOENCODING="latin-1")
+
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.splitlines()[1].endswith("ci \\U0001f600")
+
+
 @pytest.mark.parametrize("command", ALL, ids=" ".join)
 def test_a_foreign_database_is_refused_untouched(
     call: Run, db: Path, command: tuple[str, ...]

@@ -1,5 +1,6 @@
 """Environment and options -> checked settings."""
 
+import os
 from dataclasses import FrozenInstanceError
 from pathlib import Path
 
@@ -194,6 +195,41 @@ def test_the_token_may_lie_in_a_file(tmp_path: Path, text: str) -> None:
     found = load({"TELEGRAMMER_BOT_TOKEN_FILE": str(file)}, {})
 
     assert found.require_token().reveal() == TOKEN
+
+
+def test_the_token_may_come_through_a_pipe_which_is_not_waited_for_long(tmp_path: Path) -> None:
+    """As ``<(command)`` of a shell gives it; one without a writer is a mistake."""
+    pipe = tmp_path / "token"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigurationError, match="is empty"):
+        load({"TELEGRAMMER_BOT_TOKEN_FILE": str(pipe)}, {})
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, TOKEN.encode())
+        found = load({"TELEGRAMMER_BOT_TOKEN_FILE": f"/dev/fd/{reading}"}, {})
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+    assert found.require_token().reveal() == TOKEN
+
+
+@pytest.mark.parametrize("path", ["/", "/tmp/" + "x" * 201])
+def test_a_database_is_a_file_beside_which_others_can_be_named(path: str) -> None:
+    with pytest.raises(ConfigurationError, match="TELEGRAMMER_DB: give the path of a file"):
+        load({"TELEGRAMMER_DB": path}, {})
+
+
+def test_a_relative_database_needs_a_folder_to_be_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    with pytest.raises(ConfigurationError, match="current folder is gone"):
+        load({"TELEGRAMMER_DB": "t.db"}, {})
 
 
 def test_the_token_is_set_once(tmp_path: Path) -> None:
