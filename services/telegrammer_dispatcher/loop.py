@@ -268,7 +268,7 @@ class Dispatcher:
             write = self._log.error
         elif outcome.retry_at is not None:
             write = self._log.warning
-            more = {"retry_in": outcome.retry_at - int(self._clock.now())}
+            more = {"retry_in": round(outcome.retry_at - self._clock.now(), 1)}
         job = flight.job
         write(
             outcome.result,

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import time
 from typing import Final
 
 import click
@@ -52,11 +53,15 @@ def main(host: str, port: int, token: str, username: str) -> None:
       TELEGRAMMER_BOT_TOKEN=123456:sandbox-token-for-this-machine-only
       TELEGRAMMER_DB=~/.local/state/telegrammer/sandbox.db
 
-    Tests and scripts direct it over HTTP under /sandbox/: pydoc telegrammer_sandbox.control
+    Tests and scripts direct it over HTTP under /sandbox/, see
+    python -m pydoc telegrammer_sandbox.control
     """
     with stop_on_signals() as stop:
         try:
-            server = Server(Bot(token, username), host, port)
+            # A gateway takes ids below those that it has seen for old ones: they go on where
+            # no sandbox before this one can have come.
+            first = int(time.time() * 1000)
+            server = Server(Bot(token, username), host, port, first_update_id=first)
         except OSError as error:
             reason = f"{error.strerror}; --port chooses another"
             click.echo(f"cannot listen on {host} port {port}: {reason}", err=True)

@@ -21,7 +21,7 @@ from telegrammer_sandbox.bot_api import Answer, Refusal
 from telegrammer_sandbox.faults import Fault
 from telegrammer_sandbox.ledger import Call
 from telegrammer_sandbox.parameters import Unreadable, read
-from telegrammer_sandbox.state import Bot, State
+from telegrammer_sandbox.state import FIRST_UPDATE_ID, Bot, State
 
 LARGEST_CALL: Final = 1024 * 1024
 LARGEST_CONTROL: Final = 32 * 1024 * 1024
@@ -40,11 +40,16 @@ class Server:
     """
 
     def __init__(
-        self, bot: Bot, host: str = "127.0.0.1", port: int = 0, clock: Clock | None = None
+        self,
+        bot: Bot,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        clock: Clock | None = None,
+        first_update_id: int = FIRST_UPDATE_ID,
     ) -> None:
         if not is_loopback(host):
             raise ValueError(f"{host} is not a loopback address")
-        self.state = State(bot, clock or SystemClock())
+        self.state = State(bot, clock or SystemClock(), first_update_id)
         self._http = _HttpServer((host, port), self.state)
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,))
         self._thread.start()

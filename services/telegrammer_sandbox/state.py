@@ -36,8 +36,9 @@ class Bot:
 class State:
     """The sandbox's state; every method wants ``changed`` to be held."""
 
-    def __init__(self, bot: Bot, clock: Clock) -> None:
+    def __init__(self, bot: Bot, clock: Clock, first_update_id: int = FIRST_UPDATE_ID) -> None:
         self.bot = bot
+        self._first_update_id = first_update_id
         self.clock = clock
         self.changed = threading.Condition()
         self.closing = False
@@ -47,7 +48,7 @@ class State:
 
     def _begin(self) -> None:
         self.world = World(self.bot.user)
-        self.queue = UpdateQueue(FIRST_UPDATE_ID)
+        self.queue = UpdateQueue(self._first_update_id)
         self.rules = PollRules()
         self.allowed = DEFAULT_KINDS
         self.webhook_url = ""
