@@ -24,10 +24,11 @@ def list_failed_deliveries(settings: Settings, as_json: bool) -> None:
     """List the deliveries that were given up, the oldest first.
 
     \b
-    JSON: {"failed_deliveries": [{"id": 9, "subscription_id": 17,
-           "update_id": 700000001, "attempts": 8, "created_at": 1790000000,
-           "died_at": 1790000900, "reason": "http_404"}]}
-    times are Unix seconds. There is no payload and no URL in either form.
+    JSON: {"failed_deliveries": [{"id": 9, "key": "ci", "subscription_id": 17,
+           "chat_id": 5000000001, "update_id": 700000001, "attempts": 8,
+           "created_at": 1790000000, "died_at": 1790000900, "reason": "http_404"}]}
+    times are Unix seconds; "key" is the name of the subscriber's. There is no payload and no
+    URL in either form.
     """
     with open_existing(settings.db) as database:
         dead = Queue(database).dead_jobs()
@@ -38,16 +39,14 @@ def list_failed_deliveries(settings: Settings, as_json: bool) -> None:
         say("No failed deliveries.")
         return
     print_table(
-        ("ID", "SUBSCRIPTION", "UPDATE", "ATTEMPTS", "CREATED (UTC)", "FAILED (UTC)", "REASON"),
+        (
+            *("ID", "SUBSCRIPTION", "CHAT", "UPDATE", "ATTEMPTS"),
+            *("CREATED (UTC)", "FAILED (UTC)", "REASON", "KEY"),
+        ),
         [
             (
-                job.id,
-                job.subscription_id,
-                job.update_id,
-                job.attempts,
-                utc(job.created_at),
-                utc(job.died_at),
-                job.reason,
+                *(job.id, job.subscription_id, job.chat_id, job.update_id, job.attempts),
+                *(utc(job.created_at), utc(job.died_at), job.reason, job.key),
             )
             for job in dead
         ],

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from telegrammer.errors import Failure
 from telegrammer.store.connection import Database
-from telegrammer.store.layout import Layout, exists, inspect, open_database
+from telegrammer.store.layout import Layout, exists, inspect, no_database, open_database
 
 
 def open_existing(path: Path) -> Database:
@@ -13,8 +12,5 @@ def open_existing(path: Path) -> Database:
     Raises ``Failure`` when there is none, and what ``open_database`` raises.
     """
     if not exists(path) or (path.is_file() and inspect(path) is Layout.EMPTY):
-        raise Failure(
-            f"there is no database at {path}: the processes and `telegrammer add-key` make one;"
-            " give another with --db"
-        )
+        raise no_database(path)
     return open_database(path)

@@ -3,6 +3,7 @@
 import sys
 import time
 from dataclasses import dataclass
+from typing import Final
 
 from telegrammer.health import Health, examine
 from telegrammer.settings import Settings
@@ -12,6 +13,15 @@ from telegrammer.store.queue import Queue
 from telegrammer_cli.commands import command, json_option
 from telegrammer_cli.opening import open_existing
 from telegrammer_cli.output import print_json, print_table, say, utc
+
+# What only an operator can mend, by the poller's reason; the log said it once.
+_REMEDIES: Final = {
+    "token_refused": "Telegram refuses the token: set the right one, restart API and poller",
+    "webhook_set": "the bot has a webhook: end it (Bot API, deleteWebhook), restart the poller",
+    "other_poller": "another program polls this bot: stop it, then restart the poller",
+    "queue_full": "look at `telegrammer list-failed-deliveries`, or raise TELEGRAMMER_MAX_JOBS",
+    "replayed_updates": "update ids below those already seen are taken for old ones",
+}
 
 
 @dataclass(frozen=True)
@@ -100,6 +110,9 @@ def _print(snapshot: Snapshot) -> None:
         (*header, "LAST SUCCESS (UTC)"),
         [_row(name, snapshot) for name in snapshot.health.components],
     )
+    if remedy := _REMEDIES.get(str(snapshot.health.components["poller"].get("reason"))):
+        say("")
+        say(f"The poller: {remedy}")
     if snapshot.malformed is not None:
         say("")
         say(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from telegrammer.errors import IncompatibleDatabase, StorageUnavailable, UnsafeFile
+from telegrammer.errors import Failure, IncompatibleDatabase, StorageUnavailable, UnsafeFile
 from telegrammer.store.connection import BUSY_TIMEOUT, Database, translated_errors
 
 VERSION: Final = 1
@@ -72,6 +72,14 @@ def _create_folder(folder: Path) -> None:
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
             folder.chmod(0o700)
+
+
+def no_database(path: Path) -> Failure:
+    """Return the error for a command that needs a database where there is none."""
+    return Failure(
+        f"there is no database at {path}: the processes and `telegrammer add-key` make one;"
+        " give another with --db"
+    )
 
 
 def exists(path: Path) -> bool:

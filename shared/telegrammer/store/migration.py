@@ -11,7 +11,14 @@ from typing import Final
 from telegrammer.errors import Failure, IncompatibleDatabase, StorageUnavailable
 from telegrammer.store.connection import BUSY_TIMEOUT, translated_errors
 from telegrammer.store.keys import check_name, digest
-from telegrammer.store.layout import Layout, classify, create_tables, exists, inspect
+from telegrammer.store.layout import (
+    Layout,
+    classify,
+    create_tables,
+    exists,
+    inspect,
+    no_database,
+)
 
 # Unix seconds that a date can be made of: the years 1 to 9999.
 _TIMES: Final = range(-62135596800, 253402300800)
@@ -75,7 +82,7 @@ def back_up(source: Path, target: Path) -> None:
 
 def _inspect_existing(path: Path) -> Layout:
     if not exists(path):
-        raise Failure(f"there is no database at {path}")
+        raise no_database(path)
     return inspect(path)
 
 

@@ -62,10 +62,15 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class DeadJob:
-    """What a listing shows of a dead letter: no payload, no URL."""
+    """What a listing shows of a dead letter: no payload, no URL.
+
+    ``key`` is the name of the key that the subscription belongs to: whose receiver it is.
+    """
 
     id: int
+    key: str
     subscription_id: int
+    chat_id: int
     update_id: int
     attempts: int
     created_at: int
@@ -226,9 +231,11 @@ class Queue:
         """Return the dead letters, the oldest first."""
         with self._database.read() as tx:
             rows = tx.execute(
-                "SELECT id, subscription_id, update_id, attempt_count, created_at,"
-                " next_attempt_at, coalesce(last_error, 'unknown') FROM deliveries"
-                " WHERE state = 'DEAD' ORDER BY id"
+                "SELECT d.id, k.name, s.id, s.chat_id, d.update_id, d.attempt_count, d.created_at,"
+                " d.next_attempt_at, coalesce(d.last_error, 'unknown') FROM deliveries d"
+                " JOIN subscriptions s ON s.id = d.subscription_id"
+                " JOIN api_keys k ON k.id = s.owner_id"
+                " WHERE d.state = 'DEAD' ORDER BY d.id"
             ).fetchall()
         return [DeadJob(*row) for row in rows]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.builders import NOW, Gateway, message
+from support.builders import CHAT, NOW, Gateway, message
 from telegrammer.store.queue import Counts, DeadJob, Look, Marks, Queued, Turn
 
 
@@ -134,7 +134,9 @@ def test_a_dead_letter_can_be_listed_revived_and_deleted(gateway: Gateway, lane:
     with gateway.queue.turn() as turn:
         turn.claim(1)
         turn.dead(1, NOW + 5, "http_404")
-    assert gateway.queue.dead_jobs() == [DeadJob(1, lane, 1, 1, NOW, NOW + 5, "http_404")]
+    assert gateway.queue.dead_jobs() == [
+        DeadJob(1, "app", lane, CHAT, 1, 1, NOW, NOW + 5, "http_404")
+    ]
     assert not gateway.queue.revive(2, NOW)
     assert not gateway.queue.delete_dead(2)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.builders import NOW, Gateway, message
+from support.builders import CHAT, NOW, Gateway, message
 from support.cli import Run, assert_refused
 from telegrammer import notification
 
@@ -32,8 +32,8 @@ def test_the_listing_has_ids_attempts_times_and_the_reason(run: Run, dead: Gatew
     header, row = ended.out.splitlines()
     assert header.split("  ")[0] == "ID"
     assert row.split() == [
-        *("1", "1", "700", "1"),
-        *("2026-09-21T14:13:20Z", "2026-09-21T14:14:50Z", "http_404"),
+        *("1", "1", str(CHAT), "700", "1"),
+        *("2026-09-21T14:13:20Z", "2026-09-21T14:14:50Z", "http_404", "app"),
     ]
 
 
@@ -42,7 +42,9 @@ def test_the_json_listing_is_stable(run: Run, dead: Gateway) -> None:
         "failed_deliveries": [
             {
                 "id": 1,
+                "key": "app",
                 "subscription_id": 1,
+                "chat_id": CHAT,
                 "update_id": 700,
                 "attempts": 1,
                 "created_at": NOW,

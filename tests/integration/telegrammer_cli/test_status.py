@@ -97,6 +97,15 @@ def test_a_poller_that_backs_off_is_degraded_and_that_is_no_failure(
     assert ended.out.splitlines()[6].split()[1:3] == ["backing_off", "timeout"]
 
 
+def test_what_only_an_operator_can_mend_comes_with_the_remedy(run: Run, rows: Components) -> None:
+    poller = rows.all()["poller"]
+    rows.write(replace(poller, state=State.STOPPED, reason="other_poller"))
+
+    ended = run("status")
+    assert ended.status == 1
+    assert ended.out.splitlines()[-1].endswith("stop it, then restart the poller")
+
+
 def test_a_malformed_update_that_waits_is_named_with_the_way_out(
     run: Run, rows: Components
 ) -> None:
