@@ -27,7 +27,7 @@ LIBRARY: Final[dict[str, set[str]]] = {
     "errors": set(),
     "model": set(),
     "clock": set(),
-    "backoff": {"model"},
+    "backoff": set(),
     "logs": set(),
     "notification": set(),
     "settings": {"errors"},

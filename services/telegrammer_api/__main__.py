@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import os
-import ssl
 from collections.abc import Iterator
 
 from telegrammer import __version__, tls
@@ -64,9 +63,7 @@ def run(settings: Settings) -> None:
 
 
 @contextlib.contextmanager
-def application(
-    settings: Settings, context: ssl.SSLContext, row: Component
-) -> Iterator[Application]:
+def application(settings: Settings, context: tls.Context, row: Component) -> Iterator[Application]:
     """Yield the application for one worker; all workers beat in the master's ``row``.
 
     It opens without the database: a worker that takes another's place while that is out of

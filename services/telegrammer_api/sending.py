@@ -1,8 +1,8 @@
 """Sends messages, each through a door of its own while it runs."""
 
-import ssl
 from typing import Final
 
+from telegrammer import tls
 from telegrammer.http import Door
 from telegrammer.settings import Settings
 from telegrammer.telegram.client import BotApi
@@ -12,7 +12,7 @@ from telegrammer_api.pool import Pool
 class MessageSender:
     """The bot's sendMessage, within the settings' times. Any thread may call it."""
 
-    def __init__(self, settings: Settings, context: ssl.SSLContext) -> None:
+    def __init__(self, settings: Settings, context: tls.Context) -> None:
         self._settings: Final = settings
         self._token: Final = settings.require_token()
         self._doors: Final = Pool(lambda: Door(settings.telegram_proxy, context=context))

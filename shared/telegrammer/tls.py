@@ -33,7 +33,10 @@ def ca_file() -> str:
     return next((bundle for bundle in system if Path(bundle).is_file()), certifi.where())
 
 
-def client_context() -> ssl.SSLContext:
+Context = ssl.SSLContext
+
+
+def client_context() -> Context:
     """Return a context that verifies a server's chain and name against ``ca_file()``.
 
     Raises ``ConfigurationError`` when that file cannot be used.

@@ -2,7 +2,6 @@
 
 import http.client
 import select
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -63,7 +62,7 @@ class Door:
         self,
         proxy: Secret | None = None,
         clock: Clock | None = None,
-        context: ssl.SSLContext | None = None,
+        context: tls.Context | None = None,
     ) -> None:
         """Take ``tls.client_context()``, which doors can share, or make one.
 
