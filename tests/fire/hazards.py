@@ -377,8 +377,8 @@ class Backup(Hazard):
     resources = ("operator",)
 
     def start(self, world: World) -> None:
-        target = world.folder / "backup.db"
-        target.unlink(missing_ok=True)
+        self._copy = world.folder / "backup.db"
+        self._copy.unlink(missing_ok=True)
         command = [
             sys.executable,
             "-m",
@@ -386,7 +386,7 @@ class Backup(Hazard):
             "backup",
             "--db",
             world.database,
-            target,
+            self._copy,
         ]
         self._process = subprocess.Popen(
             [str(part) for part in command],
@@ -397,5 +397,11 @@ class Backup(Hazard):
 
     def heal(self, world: World) -> None:
         _, stderr = self._process.communicate(timeout=30)
-        if b"Traceback" in stderr:
-            world.diary.violation(f"backup: {stderr.decode()}")
+        if self._process.returncode == 0:
+            with contextlib.closing(sqlite3.connect(self._copy)) as connection:
+                found = connection.execute("PRAGMA integrity_check").fetchall()
+            is_right = found == [("ok",)]
+        else:  # a lock, or no room: it says so, and leaves nothing half done
+            is_right = len(stderr.splitlines()) == 1 and not self._copy.exists()
+        if not is_right:
+            world.diary.violation(f"backup, {self._process.returncode}: {stderr.decode()}")
