@@ -41,6 +41,7 @@ wheel:  ## build dist/telegrammer-*.whl
 	@.ci/setup dev
 	@rm -rf build dist
 	@$(BIN)/python -m pip wheel -qq --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir dist .
+	@ls dist/*.whl
 
 smoke: wheel  ## install that wheel into an empty environment and try it there
 	@.ci/smoke dist/telegrammer-*.whl

@@ -64,7 +64,7 @@ def main(host: str, port: int, token: str, username: str) -> None:
             server = Server(Bot(token, username), host, port, first_update_id=first)
         except OSError as error:
             reason = f"{error.strerror}; --port chooses another"
-            click.echo(f"cannot listen on {host} port {port}: {reason}", err=True)
+            click.echo(f"Error: cannot listen on {host} port {port}: {reason}", err=True)
             sys.exit(1)
         with server:
             click.echo(f"The sandbox is at {server.url}/  (Bot API URL: {server.url})")
