@@ -58,9 +58,9 @@ def main(host: str, port: int, token: str, username: str) -> None:
     """
     with stop_on_signals() as stop:
         try:
-            # A gateway takes ids below those that it has seen for old ones: they go on where
-            # no sandbox before this one can have come.
-            first = int(time.time() * 1000)
+            # A gateway takes ids below those that it has seen for old ones. These go on where
+            # no sandbox before this one has come, unless it gave out more than one a second.
+            first = int(time.time())
             server = Server(Bot(token, username), host, port, first_update_id=first)
         except OSError as error:
             reason = f"{error.strerror}; --port chooses another"
