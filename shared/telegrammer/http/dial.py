@@ -150,12 +150,13 @@ class Dialler:
     def _resolve(self, server: Server) -> list[_Address]:
         """Return the server's addresses.
 
-        A lookup that hangs is taken up again by the next exchange, so that a resolver
-        without an answer costs one thread and not one for each try.
+        A lookup that still hangs is taken up again by the next exchange, so that a resolver
+        without an answer costs one thread and not one for each try. What it found meanwhile
+        may be old.
         """
         self._line.stage = Stage.RESOLVING
         lookup = self._lookup
-        if lookup is None or lookup.server != server:
+        if lookup is None or lookup.server != server or lookup.found.done():
             lookup = self._lookup = _Lookup(server)
         self._line.wait_for(lookup.found)
         self._lookup = None

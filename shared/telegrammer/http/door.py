@@ -199,6 +199,8 @@ class _Wire(HTTPAdapter):
         """
         if self._idle_since is None or self._clock.monotonic() - self._idle_since > _IDLE_SECONDS:
             return False
+        if stream.holds_bytes():
+            return False
         return not self._line.wait([stream.fileno()], select.POLLIN, at_most=0)
 
 

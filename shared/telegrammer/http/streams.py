@@ -21,6 +21,9 @@ class Stream(Protocol):
 
     def fileno(self) -> int: ...
 
+    def holds_bytes(self) -> bool:
+        """Tell whether bytes have been taken off the wire that nobody has read."""
+
     def close(self) -> None: ...
 
 
@@ -57,15 +60,28 @@ class PlainStream:
     def fileno(self) -> int:
         return self._socket.fileno()
 
+    def holds_bytes(self) -> bool:
+        return False
+
     def close(self) -> None:
         self._socket.close()
+
+
+class SecureStream(SSLTransport):
+    """TLS over a stream, over TLS as well."""
+
+    def __init__(self, below: Stream, context: ssl.SSLContext, name: str) -> None:
+        self._below = below
+        super().__init__(cast("socket.socket", below), context, server_hostname=name)
+
+    def holds_bytes(self) -> bool:
+        return bool(self.incoming.pending or self.sslobj.pending()) or self._below.holds_bytes()
 
 
 def secure(below: Stream, context: ssl.SSLContext, host: str) -> Stream:
     """Return TLS over ``below``, shaken hands and verified; over TLS as well."""
     name = host.rstrip(".")  # certificates name hosts without the root's dot
-    transport = SSLTransport(cast("socket.socket", below), context, server_hostname=name)
-    return cast("Stream", transport)
+    return cast("Stream", SecureStream(below, context, name))
 
 
 class Answer(http.client.HTTPResponse):

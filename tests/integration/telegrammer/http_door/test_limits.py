@@ -59,6 +59,19 @@ def test_a_slow_name_ends_in_time_and_costs_one_thread(door: Door, slow_names: S
     assert slow_names.asked == 1
 
 
+def test_what_a_slow_lookup_found_when_nobody_waited_is_not_used(
+    door: Door, slow_names: SlowNames
+) -> None:
+    """It may be hours old by the next exchange."""
+    with pytest.raises(TimedOut):
+        post(door, "http://slow.test/", Limits(connect=5, total=0.2, size=1000))
+    slow_names.let_go()
+    with pytest.raises(Unreachable):
+        post(door, "http://slow.test/", Limits(connect=5, total=5, size=1000))
+
+    assert slow_names.asked == 2
+
+
 @pytest.mark.parametrize(
     ("limits", "error", "reason"),
     [

@@ -37,6 +37,27 @@ def opened(proxy: str = "") -> Iterator[Door]:
 # TLS
 
 
+@pytest.mark.parametrize("scheme", ["https", "http"])
+def test_bytes_that_nobody_asked_for_are_not_the_next_answer(
+    trusted: trustme.CA, scheme: str
+) -> None:
+    """In one segment with the answer, they are off the wire before anything could see them.
+
+    Over TLS in a record of their own, which stays where TLS is undone.
+    """
+
+    def serve(connection: Connection) -> None:
+        while connection.read_request():
+            connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+            connection.send(response(b"answer"))
+            connection.send(response(b"extra"))
+            connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+
+    context = server_context(trusted, "127.0.0.1") if scheme == "https" else None
+    with Peer(serve, context) as peer, opened() as door:
+        assert [post(door, peer.url(scheme=scheme)) for _ in range(3)] == [b"answer"] * 3
+
+
 def test_a_door_with_a_context_reads_no_file(
     trusted: trustme.CA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
