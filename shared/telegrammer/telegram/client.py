@@ -1,9 +1,10 @@
 """The Bot API's methods that the gateway uses, and what their answers mean."""
 
+import functools
 import json
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 from telegrammer.errors import (
     PollingRefused,
@@ -16,6 +17,8 @@ from telegrammer.http import Door, Limits, Response
 from telegrammer.model import MalformedUpdate, Update
 from telegrammer.settings import Secret
 from telegrammer.telegram import parsing, slices
+
+T = TypeVar("T")
 
 _CONNECT: Final = 5.0
 _ANSWER: Final = 10.0  # seconds for an answer, beyond what a long poll waits by itself
@@ -70,11 +73,7 @@ class BotApi:
         if offset is not None:
             parameters["offset"] = offset
         limits = Limits(connect=_CONNECT, total=timeout + _ANSWER, size=16 * _MIB)
-        response, result = self._call("getUpdates", parameters, limits, polling=True)
-        try:
-            return parsing.parse_updates(result)
-        except ValueError:
-            raise UpstreamFailed(response.status) from None
+        return self._call("getUpdates", parameters, limits, _updates)
 
     def send_message(
         self, chat_id: int, text: str, connect_timeout: float, total_timeout: float
@@ -87,9 +86,7 @@ class BotApi:
         """
         limits = Limits(connect=connect_timeout, total=total_timeout, size=_MIB)
         parameters = {"chat_id": chat_id, "text": text}
-        response, result = self._call("sendMessage", parameters, limits, polling=False)
-        _object(response, result)
-        return response.body
+        return self._call("sendMessage", parameters, limits, _envelope)
 
     def drop_connection(self) -> None:
         """Let the next call open a connection of its own."""
@@ -97,26 +94,43 @@ class BotApi:
 
     def _poll_object(self, method: str, total_timeout: float) -> dict[str, Any]:
         limits = Limits(connect=_CONNECT, total=total_timeout, size=_MIB)
-        return _object(*self._call(method, {}, limits, polling=True))
+        return self._call(method, {}, limits, functools.partial(_object, polling=True))
 
     def _call(
-        self, method: str, parameters: Mapping[str, object], limits: Limits, *, polling: bool
-    ) -> tuple[Response, str]:
-        """Return the response of a success and the text of its result."""
+        self,
+        method: str,
+        parameters: Mapping[str, object],
+        limits: Limits,
+        read: Callable[[Response], T],
+    ) -> T:
+        """Return what ``read`` makes of the response."""
         url = f"{self._base_url}/bot{self._token.reveal()}/{method}"
         headers = {"Content-Type": "application/json"}
         body = json.dumps(parameters).encode("ascii")
         response = self._door.exchange("POST", url, limits, body, headers)
         try:
-            return response, _result(response, polling)
+            return read(response)
         except UpstreamFailed:
             # What is no answer of the Bot API may be another's: no later one comes this way.
             self._door.drop()
             raise
 
 
-def _object(response: Response, result: str) -> dict[str, Any]:
+def _updates(response: Response) -> list[Update | MalformedUpdate]:
+    try:
+        return parsing.parse_updates(_result(response, polling=True))
+    except ValueError:
+        raise UpstreamFailed(response.status) from None
+
+
+def _envelope(response: Response) -> bytes:
+    _object(response, polling=False)
+    return response.body
+
+
+def _object(response: Response, polling: bool) -> dict[str, Any]:
     """Return the result of a success, an object."""
+    result = _result(response, polling)
     try:
         value = slices.load(result)
     except ValueError:

@@ -67,6 +67,8 @@ def bot(answer: Response) -> BotApi:
     [
         (response(200, '{"ok":true,"result":{}}'), False),
         (response(400, '{"ok":false,"error_code":400,"description":"x"}'), False),
+        (response(200, '{"ok":true,"result":true}'), True),
+        (response(200, '{"ok":true}'), True),
         (response(200, "<html></html>"), True),
         (response(502, ""), True),
     ],
