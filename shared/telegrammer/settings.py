@@ -5,6 +5,7 @@ value raises ``ConfigurationError`` with the name of the setting. No module read
 environment later.
 """
 
+import errno
 import ipaddress
 import os
 import re
@@ -25,7 +26,7 @@ _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)", re.ASCI
 _TOKEN: Final = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,128}", re.ASCII)
 _HOST: Final = re.compile(r"[A-Za-z0-9._:%-]{1,253}", re.ASCII)
 _TOKEN_FILE_LIMIT: Final = 4096
-_PIPE_PATIENCE: Final = 1.0  # seconds
+_PIPE_PATIENCE: Final = 10.0  # seconds
 _NAME_LIMIT: Final = 200  # bytes; file systems take 255, and files beside it have longer names
 _PROXY_LIMIT: Final = 255  # of a whole URL: SOCKS 5 has as much room for name and password each
 
@@ -65,11 +66,12 @@ def _path(value: str) -> Path:
         raise ValueError("no such home folder: give a path without ~") from None
     except OSError:
         raise ValueError("the current folder is gone: give a path that begins with /") from None
-    if not 1 <= len(os.fsencode(path.name)) <= _NAME_LIMIT:
-        raise ValueError(f"give the path of a file, whose name has at most {_NAME_LIMIT} bytes")
     # Path's own questions raise where a folder on the way is closed.
     is_link = os.path.islink(path) and os.path.exists(path)
-    return Path(os.path.realpath(path)) if is_link else path
+    path = Path(os.path.realpath(path)) if is_link else path
+    if not 1 <= len(os.fsencode(path.name)) <= _NAME_LIMIT:
+        raise ValueError(f"give the path of a file, whose name has at most {_NAME_LIMIT} bytes")
+    return path
 
 
 def _host(value: str) -> str:
@@ -316,11 +318,23 @@ def _parsed(setting: Setting, name: str, text: str) -> object:
 
 
 def _read(file: str) -> bytes:
-    """Return the beginning of a file, of a pipe what comes at once; raise ``OSError``."""
+    """Return a file to its end, or more than the limit; a pipe too, with patience.
+
+    Raises ``OSError``, also when a pipe has no writer, or one that does not come to an end.
+    """
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb", buffering=0) as stream:
-        select.select([stream], [], [], _PIPE_PATIENCE)
-        return stream.read(_TOKEN_FILE_LIMIT) or b""
+        ready = select.poll()
+        ready.register(stream, select.POLLIN)
+        found = b""
+        while len(found) <= _TOKEN_FILE_LIMIT:
+            if not ready.poll(_PIPE_PATIENCE * 1000):
+                raise OSError(errno.ETIMEDOUT, f"nothing more came for {_PIPE_PATIENCE:g} s")
+            some = stream.read(_TOKEN_FILE_LIMIT)
+            if not some:
+                break
+            found += some
+        return found
 
 
 def _one_token(token: Secret | None, file: str) -> Secret | None:
@@ -331,7 +345,8 @@ def _one_token(token: Secret | None, file: str) -> Secret | None:
             "set TELEGRAMMER_BOT_TOKEN or TELEGRAMMER_BOT_TOKEN_FILE, not both"
         )
     try:
-        found = _token(_read(file).decode("ascii").strip())
+        text = _read(file)
+        found = _token(text.decode("ascii").strip()) if len(text) <= _TOKEN_FILE_LIMIT else None
     except OSError as error:
         raise ConfigurationError(
             f"TELEGRAMMER_BOT_TOKEN_FILE: cannot read {file}: {error.strerror}"

@@ -1,6 +1,7 @@
 """Environment and options -> checked settings."""
 
 import os
+import subprocess
 from dataclasses import FrozenInstanceError
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.setting_values import GOOD, WRONG
+from telegrammer import settings as settings_module
 from telegrammer.errors import ConfigurationError
 from telegrammer.settings import (
     DEFAULT,
@@ -197,21 +199,29 @@ def test_the_token_may_lie_in_a_file(tmp_path: Path, text: str) -> None:
     assert found.require_token().reveal() == TOKEN
 
 
-def test_the_token_may_come_through_a_pipe_which_is_not_waited_for_long(tmp_path: Path) -> None:
-    """As ``<(command)`` of a shell gives it; one without a writer is a mistake."""
-    pipe = tmp_path / "token"
-    os.mkfifo(pipe)
-    with pytest.raises(ConfigurationError, match="is empty"):
-        load({"TELEGRAMMER_BOT_TOKEN_FILE": str(pipe)}, {})
-    reading, writing = os.pipe()
-    try:
-        os.write(writing, TOKEN.encode())
-        found = load({"TELEGRAMMER_BOT_TOKEN_FILE": f"/dev/fd/{reading}"}, {})
-    finally:
-        os.close(reading)
-        os.close(writing)
+def test_the_token_may_come_through_a_pipe_in_pieces() -> None:
+    """As ``<(command)`` of a shell gives it."""
+    command = ["sh", "-c", f"printf {TOKEN[:9]}; sleep 0.2; printf {TOKEN[9:]}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        file = f"/dev/fd/{writer.stdout.fileno()}"
+        found = load({"TELEGRAMMER_BOT_TOKEN_FILE": file}, {})
 
     assert found.require_token().reveal() == TOKEN
+
+
+@pytest.mark.parametrize("said", [b"", TOKEN.encode()])
+def test_a_pipe_that_comes_to_no_end_is_not_waited_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    """Half a token must not be taken for one."""
+    monkeypatch.setattr(settings_module, "_PIPE_PATIENCE", 0.05)
+    pipe = tmp_path / "token"
+    os.mkfifo(pipe)
+    with open(os.open(pipe, os.O_RDWR), "wb", buffering=0) as writer:
+        writer.write(said)
+        with pytest.raises(ConfigurationError, match="nothing more came"):
+            load({"TELEGRAMMER_BOT_TOKEN_FILE": str(pipe)}, {})
 
 
 @pytest.mark.parametrize("path", ["/", "/tmp/" + "x" * 201])
@@ -242,7 +252,10 @@ def test_the_token_is_set_once(tmp_path: Path) -> None:
     assert "9:z" not in str(refused.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b"zq", b"\xff\xfe", b"1:a\n2:b", b"1" * 5000])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\n", b"zq", b"\xff\xfe", b"1:a\n2:b", b"1" * 5000, b" " * 4090 + b"1:abcdefghij"],
+)
 def test_a_file_without_one_token_is_refused_without_its_content(
     tmp_path: Path, content: bytes
 ) -> None:
