@@ -74,6 +74,14 @@ class Heartbeat:
         with self._lock:
             self._write()
 
+    def beat_whatever_happens(self) -> None:
+        """Beat, at a thread's edge: if that ended, a process that works would show as stale."""
+        log = self._log
+        try:
+            self.beat()
+        except Exception:
+            log.exception("heartbeat_failed")
+
     def _write(self) -> None:
         self._row = replace(self._row, heartbeat=int(self._clock.now()))
         try:
@@ -99,7 +107,7 @@ def beating(heartbeat: Heartbeat) -> Iterator[None]:
 
         def beat() -> None:
             while not stop.wait(PERIOD):
-                heartbeat.beat()
+                heartbeat.beat_whatever_happens()
 
         with beside(beat, stop, "heartbeat"):
             yield

@@ -48,6 +48,7 @@ class Watch:
     def __init__(self, database: Path) -> None:
         self._database = database
         self._inotify = _open_inotify()
+        self._watch: int | None = None
         touch(database)
         self.renew()
 
@@ -73,7 +74,11 @@ class Watch:
         with contextlib.suppress(OSError):
             if not os.path.lexists(file):
                 _create(file)
-            self._inotify.add_watch(file, _WATCHED)
+            watch = self._inotify.add_watch(file, _WATCHED)
+            before, self._watch = self._watch, watch
+            if before not in (None, watch):
+                # Its file was moved away; one that is gone has taken its watch along.
+                self._inotify.rm_watch(before)
 
     def close(self) -> None:
         if self._inotify is not None:

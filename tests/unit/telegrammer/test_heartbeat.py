@@ -160,6 +160,17 @@ def test_processes_that_share_a_row_write_it_alike(memory: Memory, clock: FakeCl
     assert row(memory) == dataclasses.replace(shared, heartbeat=NOW + 101)
 
 
+def test_a_fault_of_ours_is_told_and_does_not_end_the_beats(
+    memory: Memory, heartbeat: Heartbeat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory.connection.execute("ALTER TABLE components RENAME TO elsewhere")
+    heartbeat.beat_whatever_happens()
+
+    assert [(line["level"], line["event"]) for line in logged(capsys)] == [
+        ("error", "heartbeat_failed")
+    ]
+
+
 def test_it_beats_until_the_block_ends_and_leaves_no_thread(
     memory: Memory, heartbeat: Heartbeat, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

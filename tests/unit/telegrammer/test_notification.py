@@ -112,6 +112,18 @@ def test_a_watch_that_could_not_be_set_again_is_renewed_later(
     assert is_woken(watch)
 
 
+def test_a_file_that_was_moved_away_is_no_longer_watched(database: Path, watch: Watch) -> None:
+    """A watch for each would be left, and a user's programs share a number of them."""
+    file = database.with_name("t.db.notify")
+    for number in range(20):
+        file.rename(database.with_name(f"moved {number}"))
+        assert is_woken(watch)
+        is_woken(watch)
+    told = Path(f"/proc/self/fdinfo/{watch.fileno()}").read_text()
+
+    assert told.count("inotify wd") == 1
+
+
 def test_without_a_watch_left_nothing_wakes_and_touching_still_works(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
