@@ -41,7 +41,7 @@ def run(settings: Settings) -> None:
     """
     token = settings.require_token()
     with open_database(settings.db) as database:
-        # The poller asks Telegram; here it is enough never to send through the wrong bot.
+        # As far as it is bound yet: nothing is sent through another bot than it belongs to.
         Inbox(database).require_bot(bot_id_of(token))
     context = tls.client_context()  # read once: its file may be gone when a door is opened
     Door(settings.telegram_proxy, context=context).close()

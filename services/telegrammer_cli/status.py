@@ -19,6 +19,8 @@ _REMEDIES: Final = {
     "token_refused": "Telegram refuses the token: set the right one, restart API and poller",
     "webhook_set": "the bot has a webhook: end it (Bot API, deleteWebhook), restart the poller",
     "other_poller": "another program polls this bot: stop it, then restart the poller",
+    "bad_answer": "what answers is not the Bot API (look at TELEGRAMMER_BOT_API_URL and the proxy),"
+    " or an update cannot be read at all",
     "queue_full": "look at `telegrammer list-failed-deliveries`, or raise TELEGRAMMER_MAX_JOBS",
     "replayed_updates": "update ids below those already seen are taken for old ones",
 }

@@ -107,7 +107,8 @@ class Poller:
         self._log = Log("poller")
         self._is_bound = False
         self._batch_size = LARGEST_BATCH
-        self._refusable = 0  # updates that a batch has, or may have that cannot be read
+        # Updates that the last batch had, or may have had where it could not be read.
+        self._refusable = 2 * LARGEST_BATCH
         self._failures = 0
         self._blocked_by: int | None = None
 

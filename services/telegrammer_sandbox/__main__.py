@@ -10,10 +10,11 @@ import click
 from telegrammer.process import stop_on_signals
 from telegrammer.settings import is_loopback
 from telegrammer_sandbox.server import Server
-from telegrammer_sandbox.state import Bot
+from telegrammer_sandbox.state import FIRST_UPDATE_ID, Bot
 
 # Not a secret: it opens nothing but a sandbox.
 _TOKEN: Final = "123456:sandbox-token-for-this-machine-only"  # noqa: S105
+_BEGINNING: Final = 1_767_225_600  # 2026: ids stay far below what scripts like to push
 _TOKEN_FORM: Final = re.compile(r"[1-9][0-9]{0,15}:[A-Za-z0-9_-]{1,63}", re.ASCII)
 
 
@@ -45,7 +46,8 @@ def main(host: str, port: int, token: str, username: str) -> None:
     A bot finds it with the Bot API URL http://HOST:PORT and the token. People are played
     in the browser: the page at http://HOST:PORT/ shows the chats, what is typed there
     reaches the bot as updates, and what the bot sends appears at once. Nothing leaves
-    this machine, and nothing is kept when it stops (SIGTERM, or Ctrl-C).
+    this machine, and nothing is kept when it stops (SIGTERM, or Ctrl-C). Update ids go on
+    with the time of day; a gateway that has seen higher ones needs a new database.
 
     \b
     A gateway whose environment has these three uses it, with a database of its own:
@@ -60,7 +62,7 @@ def main(host: str, port: int, token: str, username: str) -> None:
         try:
             # A gateway takes ids below those that it has seen for old ones. These go on where
             # no sandbox before this one has come, unless it gave out more than one a second.
-            first = int(time.time())
+            first = FIRST_UPDATE_ID + max(0, int(time.time()) - _BEGINNING)
             server = Server(Bot(token, username), host, port, first_update_id=first)
         except OSError as error:
             reason = f"{error.strerror}; --port chooses another"
