@@ -316,7 +316,8 @@ class Poison(Hazard):
     seconds = (1.0, 3.0)
 
     def start(self, world: World) -> None:
-        self._update_id = world.telegram.push_malformed()
+        with world.talking:  # a quiet week that takes its time has to end first
+            self._update_id = world.telegram.push_malformed()
 
     def heal(self, world: World) -> None:
         world.to_skip.append(self._update_id)
