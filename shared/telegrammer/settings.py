@@ -318,23 +318,25 @@ def _parsed(setting: Setting, name: str, text: str) -> object:
 
 
 def _read(file: str) -> bytes:
-    """Return a file to its end, or more than the limit; a pipe too, with patience.
+    """Return a file to its end; a pipe too, with patience.
 
-    Raises ``OSError``, also when a pipe has no writer, or one that does not come to an end.
+    Raises ``OSError``, also when a pipe has no writer, or one that does not come to an end,
+    and ``ValueError`` when there is more than any token.
     """
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb", buffering=0) as stream:
         ready = select.poll()
         ready.register(stream, select.POLLIN)
         found = b""
-        while len(found) <= _TOKEN_FILE_LIMIT:
+        while True:
             if not ready.poll(_PIPE_PATIENCE * 1000):
                 raise OSError(errno.ETIMEDOUT, f"nothing more came for {_PIPE_PATIENCE:g} s")
             some = stream.read(_TOKEN_FILE_LIMIT)
             if not some:
-                break
+                return found
             found += some
-        return found
+            if len(found) > _TOKEN_FILE_LIMIT:
+                raise ValueError("too long")
 
 
 def _one_token(token: Secret | None, file: str) -> Secret | None:
@@ -345,8 +347,7 @@ def _one_token(token: Secret | None, file: str) -> Secret | None:
             "set TELEGRAMMER_BOT_TOKEN or TELEGRAMMER_BOT_TOKEN_FILE, not both"
         )
     try:
-        text = _read(file)
-        found = _token(text.decode("ascii").strip()) if len(text) <= _TOKEN_FILE_LIMIT else None
+        found = _token(_read(file).decode("ascii").strip())
     except OSError as error:
         raise ConfigurationError(
             f"TELEGRAMMER_BOT_TOKEN_FILE: cannot read {file}: {error.strerror}"

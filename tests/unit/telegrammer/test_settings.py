@@ -199,6 +199,14 @@ def test_the_token_may_lie_in_a_file(tmp_path: Path, text: str) -> None:
     assert found.require_token().reveal() == TOKEN
 
 
+def test_a_file_too_long_for_a_token_is_not_called_empty(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(b" " * 4090 + TOKEN.encode())
+
+    with pytest.raises(ConfigurationError, match="does not hold a bot token"):
+        load({"TELEGRAMMER_BOT_TOKEN_FILE": str(file)}, {})
+
+
 def test_the_token_may_come_through_a_pipe_in_pieces() -> None:
     """As ``<(command)`` of a shell gives it."""
     command = ["sh", "-c", f"printf {TOKEN[:9]}; sleep 0.2; printf {TOKEN[9:]}"]
