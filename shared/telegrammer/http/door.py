@@ -205,7 +205,13 @@ class _Wire(HTTPAdapter):
 
 
 def _read_body(raw: urllib3.HTTPResponse, most: int) -> bytes:
-    """Return the whole body; urllib3 finds one that is too short at its end only."""
+    """Return the whole body; urllib3 finds one that is too short at its end only.
+
+    Packed once at most: a small body that is packed within packed can unpack for hours, and
+    no deadline is looked at meanwhile.
+    """
+    if "," in raw.headers.get("Content-Encoding", ""):
+        raise BrokenResponse("bad_response")
     body = bytearray()
     while chunk := raw.read(_CHUNK, decode_content=True):
         body += chunk

@@ -177,6 +177,45 @@ def test_the_response_is_bounded_as_unpacked(
     assert answer_of(post(receiver.url))[0].reason == reason
 
 
+def unpacks_to_nothing(size: int) -> bytes:
+    """Return that many bytes, about, of a gzip stream that never yields one."""
+    return b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + b"\0\0\0\xff\xff" * (size // 5)
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        (b"Content-Encoding: gzip", unpacks_to_nothing(2 * RESPONSE_LIMIT)),
+        (
+            b"Content-Encoding: gzip, gzip, gzip",
+            gzip.compress(gzip.compress(unpacks_to_nothing(5_000_000))),
+        ),
+        (b"content-encoding: gzip\r\nContent-Encoding:deflate", b""),
+        (b"Content-Encoding: gzip,\r\n gzip", b""),
+    ],
+    ids=["long", "packed within packed", "on two lines", "on a folded line"],
+)
+def test_an_answer_that_takes_long_to_unpack_is_refused_at_once(
+    receiver: Receiver, head: bytes, body: bytes
+) -> None:
+    """libcurl looks at no clock while it unpacks; every other callback would wait."""
+
+    def serve(connection: socket.socket, closing: threading.Event) -> None:
+        with contextlib.suppress(OSError):  # cut off on the way
+            connection.sendall(OK + head + b"\r\nTransfer-Encoding: chunked\r\n\r\n")
+            connection.sendall(
+                b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body) if body else b"0\r\n\r\n"
+            )
+        closing.wait(10)
+
+    receiver.answer = lambda _: Reply(raw=serve)
+
+    answer, took = answer_of(post(receiver.url))
+
+    assert answer == Answer(error="too_large")
+    assert took < 1
+
+
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [

@@ -1,5 +1,6 @@
 """Every failure has a name, and shows nothing else."""
 
+import gzip
 import logging
 import socket
 
@@ -13,6 +14,8 @@ from telegrammer.http import Door, Limits
 
 TOKEN = "123456789:AAF-secret_token_of_a_bot_0123456789"
 PATH = f"/bot{TOKEN}/getUpdates"
+
+TWICE = gzip.compress(gzip.compress(b"{}"))
 
 # What breaks
 
@@ -48,6 +51,8 @@ PATH = f"/bot{TOKEN}/getUpdates"
         (b"HTTP/1.1 200 " + b"x" * 70_000, BrokenResponse, "bad_response"),
         (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 101 + b"\r\n", BrokenResponse, "bad_response"),
         (response(b"plain", "Content-Encoding: gzip"), BrokenResponse, "bad_response"),
+        (response(TWICE, "Content-Encoding: gzip, gzip"), BrokenResponse, "bad_response"),
+        (response(TWICE, *["Content-Encoding: gzip"] * 2), BrokenResponse, "bad_response"),
         (
             b"HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\nab",
             BrokenResponse,
