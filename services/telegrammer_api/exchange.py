@@ -124,6 +124,12 @@ class StrictRequest(Request):  # type: ignore[misc]
         """Believe nobody about schemes, paths and addresses."""
         return False
 
+    def should_close(self) -> bool:
+        """Tell whether the peer wants the end; also as one of several options (RFC 9112, 9.6)."""
+        options = [value.lower().split(",") for name, value in self.headers if name == "CONNECTION"]
+        asked = any(option.strip(" \t") == "close" for listed in options for option in listed)
+        return asked or bool(super().should_close())
+
     def set_body_reader(self) -> None:
         super().set_body_reader()
         names = [name for name, _ in self.headers]

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import click
 
+from telegrammer.logs import redacted
+
 Cell = str | int | None
 
 
@@ -17,9 +19,12 @@ def say(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """Print a line on standard error; where that cannot be, the exit status still tells."""
+    """Print a line on standard error; where that cannot be, the exit status still tells.
+
+    A token that was given where something else belongs, a file's name perhaps, is left out.
+    """
     with contextlib.suppress(OSError):
-        click.echo(printable(text), err=True)
+        click.echo(printable(redacted(text)), err=True)
 
 
 def print_json(value: object) -> None:

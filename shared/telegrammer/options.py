@@ -61,8 +61,11 @@ def run_command(command: click.Command, name: str) -> NoReturn:
     try:
         sys.exit(command.main(prog_name=name, standalone_mode=False))
     except click.ClickException as error:
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        # It quotes what was typed: a token, perhaps, in the place of something else.
+        shown = click.UsageError(logs.redacted(error.format_message()), context)
         with contextlib.suppress(OSError):
-            error.show()
+            shown.show()
         sys.exit(error.exit_code)
     except click.Abort:  # Ctrl-C
         sys.exit(1)

@@ -24,6 +24,7 @@ DEFAULT: Final = "default"
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)", re.ASCII)
 _TOKEN: Final = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{1,128}", re.ASCII)
+_TOKEN_PATH: Final = re.compile(r"/bot[0-9]+:")
 _HOST: Final = re.compile(r"[A-Za-z0-9._:%-]{1,253}", re.ASCII)
 _TOKEN_FILE_LIMIT: Final = 4096
 _PIPE_PATIENCE: Final = 10.0  # seconds
@@ -165,6 +166,8 @@ def _bot_api_url(value: str) -> str:
     scheme, host = _plain_url(value, ("https", "http"))
     if "@" in urlsplit(value).netloc:
         raise ValueError("give a URL without user information")
+    if _TOKEN_PATH.search(value):
+        raise ValueError("give the URL without /bot and the token, which has its own setting")
     if scheme == "http" and not is_loopback(host):
         raise ValueError(
             "plain http is only for a loopback address: the token would cross the network in clear"

@@ -42,8 +42,11 @@ def client_context() -> Context:
     Raises ``ConfigurationError`` when that file cannot be used.
     """
     bundle = ca_file()
+    # Not ``create_default_context``: that one also writes the keys of every connection into
+    # the file SSLKEYLOGFILE, and the token goes over them.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        context = ssl.create_default_context(cafile=bundle)
+        context.load_verify_locations(bundle)
     except OSError as error:  # not readable, or no certificates in it
         raise ConfigurationError(f"cannot use the CA file {bundle}: {error.strerror}") from None
     context.set_alpn_protocols(["http/1.1"])

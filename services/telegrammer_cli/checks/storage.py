@@ -6,7 +6,7 @@ from pathlib import Path
 
 from telegrammer.errors import ExitError, StorageUnavailable
 from telegrammer.store.components import Component, Components
-from telegrammer.store.layout import Layout, exists, inspect, open_database
+from telegrammer.store.layout import Layout, exists, inspect, open_unchanged
 from telegrammer.store.queue import Queue
 from telegrammer_cli.checks.finding import Finding, error, ok, warning
 from telegrammer_cli.checks.machine import nearest_folder
@@ -26,7 +26,7 @@ def look(path: Path) -> tuple[Finding, Contents]:
     try:
         if not exists(path) or (path.is_file() and inspect(path) is Layout.EMPTY):
             return _judge_absence(path), nothing
-        with open_database(path) as database:
+        with open_unchanged(path) as database:
             contents = Contents(Queue(database).bot_id(), Components(database).all())
     except ExitError as problem:
         return error("database", str(problem)), nothing

@@ -108,6 +108,9 @@ class Database:
                 _use_wal(self._connection)
                 self._connection.execute("PRAGMA foreign_keys = ON")
                 self._connection.execute("PRAGMA synchronous = NORMAL")
+                # Else a delivered message stands in the file, and in its backups, until its
+                # place is needed. Only some distributions build SQLite like that.
+                self._connection.execute("PRAGMA secure_delete = ON")
                 self._connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
                 self._connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
             self._file = _identity(path)

@@ -7,6 +7,7 @@ beside it, being changed.
 import contextlib
 import os
 import sqlite3
+import stat
 from enum import Enum
 from importlib import resources
 from pathlib import Path
@@ -38,15 +39,40 @@ def open_database(path: Path) -> Database:
     ``UnsafeFile`` for a path that cannot be opened, ``StorageUnavailable``.
     """
     create_file(path)
+    layout = _inspect_for_use(path)
+    _close_to_others(path)
+    if layout is Layout.EMPTY:
+        _create_layout(path)
+    return Database(path)
+
+
+def open_unchanged(path: Path) -> Database:
+    """Return a connection to a database that is there, for a look at it.
+
+    Nothing is made, and no mode changed. Raises what ``open_database`` raises.
+    """
+    _inspect_for_use(path)
+    return Database(path)
+
+
+def _inspect_for_use(path: Path) -> Layout:
     layout = inspect(path)
     if layout is Layout.LEGACY:
         raise IncompatibleDatabase(
             f"{path} has the old layout with plaintext keys: stop the old daemon and run"
             f" `telegrammer migrate --db {path}`"
         )
-    if layout is Layout.EMPTY:
-        _create_layout(path)
-    return Database(path)
+    return layout
+
+
+def _close_to_others(path: Path) -> None:
+    """Take the rights on a file of this user's from all others, a copied backup perhaps.
+
+    SQLite gives what it makes beside the file the same mode.
+    """
+    status = path.stat()
+    if status.st_uid == os.geteuid() and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        path.chmod(0o600)
 
 
 def create_file(path: Path) -> None:
@@ -112,6 +138,8 @@ def inspect(path: Path) -> Layout:
 def _signature(path: Path) -> tuple[int, int, bool]:
     try:
         status = path.stat()
+    except FileNotFoundError:  # a link that leads nowhere
+        raise UnsafeFile(f"{path} is not a file") from None
     except OSError as error:
         raise UnsafeFile(f"cannot look at {path}: {error.strerror}") from None
     return status.st_mtime_ns, status.st_size, _beside(path, "-shm").exists()

@@ -70,6 +70,9 @@ def db(tmp_path: Path) -> Path:
     return tmp_path / "folder" / "telegrammer.db"
 
 
+BESIDE = ("telegrammer.db-wal", "telegrammer.db-shm")
+
+
 def modes(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
 
@@ -91,11 +94,27 @@ def test_files_are_0600_in_a_0700_folder_whatever_the_umask(tmp_path: Path, umas
     assert modes(tmp_path / "a") == {"b": 0o700}
 
 
+def test_a_file_that_was_open_to_others_is_closed_to_them(db: Path) -> None:
+    """A backup copied back without its mode, say; SQLite's files beside it take the same."""
+    db.parent.mkdir(mode=0o700)
+    db.touch()
+    db.chmod(0o666)
+    with open_database(db) as database:
+        Keys(database).add("name", 1)
+        assert modes(db.parent) == dict.fromkeys(("telegrammer.db", *BESIDE), 0o600)
+
+
 def test_a_new_database_has_layout_1_in_wal_mode_with_the_pragmas_on(db: Path) -> None:
     with open_database(db) as database, database.read() as tx:
         found = {
             name: tx.execute(f"PRAGMA {name}").fetchone()[0]
-            for name in ("user_version", "journal_mode", "foreign_keys", "synchronous")
+            for name in (
+                "user_version",
+                "journal_mode",
+                "foreign_keys",
+                "synchronous",
+                "secure_delete",
+            )
         }
 
     assert found == {
@@ -103,6 +122,7 @@ def test_a_new_database_has_layout_1_in_wal_mode_with_the_pragmas_on(db: Path) -
         "journal_mode": "wal",
         "foreign_keys": 1,
         "synchronous": 1,
+        "secure_delete": 1,
     }
 
 

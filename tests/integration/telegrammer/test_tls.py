@@ -1,5 +1,6 @@
 """Which certificate authorities are trusted."""
 
+import ssl
 from pathlib import Path
 
 import certifi
@@ -34,6 +35,20 @@ def test_a_file_without_certificates_is_refused(
     monkeypatch.setenv("SSL_CERT_FILE", str(empty))
     with pytest.raises(ConfigurationError, match=str(empty)):
         tls.client_context()
+
+
+def test_servers_are_verified_and_no_keys_written_down(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whatever SSLKEYLOGFILE says: the bot's token goes over these connections."""
+    monkeypatch.setenv("SSLKEYLOGFILE", str(tmp_path / "keys"))
+
+    context = tls.client_context()
+
+    assert not context.keylog_filename
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+    assert not (tmp_path / "keys").exists()
 
 
 @pytest.mark.parametrize("value", [None, ""])

@@ -219,6 +219,15 @@ def test_requests_of_one_connection_are_answered_in_order(client: RawClient) -> 
     assert client.is_closed()
 
 
+@pytest.mark.parametrize("option", ["close", "Close", "TE, close", "close,TE", "x\t,\tclose"])
+def test_whoever_asks_for_the_end_gets_it(client: RawClient, option: str) -> None:
+    """RFC 9112, 9.6: the header is a list."""
+    client.send(request("/", "GET", f"Connection: {option}"))
+
+    assert client.read_response().headers["connection"] == "close"
+    assert client.is_closed()
+
+
 def test_a_head_may_come_in_pieces(client: RawClient) -> None:
     client.drip(request("/body", "POST", body=b"whole"), pause=0.001)
 

@@ -12,7 +12,9 @@ from support.cli import Run, assert_refused
 from support.legacy import make_legacy, snapshot
 from support.processes import Processes
 from telegrammer import __version__, settings
+from telegrammer.store.layout import open_database
 
+TOKEN = "123456789:AAH-a_token_that_stands_in_a_wrong_place_1"
 READING = (
     ("list-keys",),
     ("list-keys", "--json"),
@@ -77,6 +79,26 @@ def test_the_legacy_layout_is_refused_with_the_way_out(
 
     assert_refused(call(*command), 78, f"telegrammer migrate --db {db}")
     assert snapshot(db.parent) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (("--bot-token-file", TOKEN, "config"), 78),
+        (("--bot-token", TOKEN), 2),
+        ((TOKEN,), 2),
+        (("delete-key", TOKEN), 1),
+    ],
+)
+def test_a_token_in_the_wrong_place_is_not_shown(
+    call: Run, db: Path, arguments: tuple[str, ...], status: int
+) -> None:
+    open_database(db).close()
+
+    ended = call(*arguments)
+
+    assert ended.status == status
+    assert TOKEN not in ended.out + ended.err
 
 
 @pytest.mark.parametrize("command", ALL, ids=" ".join)

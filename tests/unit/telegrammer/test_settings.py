@@ -291,6 +291,12 @@ def test_a_base_url_has_no_slash_at_its_end() -> None:
     assert found.bot_api_url == "https://api.example/base"
 
 
+def test_a_base_url_with_a_token_in_it_is_refused_without_it() -> None:
+    with pytest.raises(ConfigurationError, match="without /bot") as refused:
+        load({"TELEGRAMMER_BOT_API_URL": f"https://api.example/bot{TOKEN}"}, {})
+    assert TOKEN not in str(refused.value)
+
+
 @pytest.mark.parametrize(("state", "folder"), [("/var/state", "/var/state"), ("rel", "")])
 def test_the_default_database_lies_in_an_absolute_state_folder(
     state: str, folder: str, monkeypatch: pytest.MonkeyPatch
