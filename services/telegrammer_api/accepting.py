@@ -51,4 +51,7 @@ class Acceptance:
         self.next_due = _NEVER
         if load < self._threads:
             return 1
-        return _BUSY_BATCH if load < self._capacity else _FULL_BATCH
+        if load < self._capacity:
+            # What has no place here may find one at another worker.
+            return min(_BUSY_BATCH, self._capacity - load)
+        return _FULL_BATCH

@@ -75,8 +75,14 @@ class FrontWorker(Worker):  # type: ignore[misc]
     # -- its life ----------------------------------------------------------------
 
     def init_signals(self) -> None:
-        """Begin to hear signals: until now they were held back (``server``)."""
+        """Begin to hear signals: until now they were held back (``server``).
+
+        Those that mean something to the master alone, but come to the whole group from a
+        terminal that closes or from ``systemctl kill``, would end the requests that run.
+        """
         super().init_signals()
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, self.SIGNALS)
 
     def handle_quit(self, sig: int, frame: object) -> None:

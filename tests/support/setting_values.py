@@ -96,7 +96,7 @@ WRONG: Final[dict[str, tuple[str, ...]]] = {
     "callback_timeout": (*_DURATION, "46s"),
     "callback_attempts": (*_COUNT, "1001"),
     "callback_lifetime": (*_DURATION, "31d"),
-    "max_jobs": (*_COUNT, "10000001"),
+    "max_jobs": (*_COUNT, "1000001"),
     "max_subscriptions_per_key": (*_COUNT, "100001"),
     "max_subscriptions": (*_COUNT, "100001"),
     "dead_retention": (*_DURATION, "3651d"),

@@ -254,6 +254,18 @@ def test_all_workers_are_replaced_live_without_a_failed_request() -> None:
         assert until(lambda: before.isdisjoint(process.pid for process in front.workers()))
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR2])
+def test_what_a_whole_group_is_sent_ends_no_request(number: signal.Signals) -> None:
+    """A terminal that closes, or ``systemctl kill``: the workers get it as well."""
+    with Front() as front, front.ready().client() as client:
+        client.send(request("/sleep/1"))
+        assert until(lambda: busy(front))
+        for worker in front.workers():
+            worker.send_signal(number)
+
+        assert client.read_response().status == 200
+
+
 def test_a_second_master_is_never_started() -> None:
     with Front() as front, front.ready().client() as client:
         front.send_signal(signal.SIGUSR2)

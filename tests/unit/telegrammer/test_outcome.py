@@ -56,6 +56,7 @@ def test_every_other_answer_below_500_is_final() -> None:
         (email.utils.formatdate(NOW + 90, usegmt=True), 90),
         (email.utils.formatdate(NOW - 90, usegmt=True), 0),
         ("Wed, 99 Foo 2026 99:99:99 GMT", 0),
+        ("1 Jan 99999999999999999999 00:00:00 GMT", 0),
     ],
 )
 def test_retry_after_is_seconds_or_a_date(value: str | None, seconds: int) -> None:

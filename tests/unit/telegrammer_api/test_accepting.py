@@ -35,8 +35,16 @@ def test_a_worker_without_one_waits_for_the_others_first(
 
     assert door.next_due == 10.0 + pause
     assert door.due(load, 10.0 + pause * 0.9) == 0
-    assert door.due(load, 10.0 + pause) > 1
+    assert door.due(load, 10.0 + pause) >= 1
     assert door.next_due == float("inf")
+
+
+@pytest.mark.parametrize("load", range(THREADS, CAPACITY))
+def test_a_worker_takes_no_more_than_it_has_places_for(door: Acceptance, load: int) -> None:
+    """It would refuse the others, and another worker may have places."""
+    door.knock(load, THREADS, 10.0)
+
+    assert 1 <= door.due(load, 11.0) <= CAPACITY - load
 
 
 @pytest.mark.parametrize("load", [THREADS, CAPACITY - 1, CAPACITY, 500])
@@ -47,7 +55,7 @@ def test_peers_that_have_not_said_what_they_want_hold_up_nobody_for_long(
     door.knock(load, THREADS - 1, 10.0)
 
     assert 10.0 < door.next_due < 10.01
-    assert door.due(load, 10.01) > 1
+    assert door.due(load, 10.01) >= 1
 
 
 def test_a_thread_that_becomes_free_ends_the_pause(door: Acceptance) -> None:
