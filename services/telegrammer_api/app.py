@@ -5,6 +5,7 @@ from typing import Final
 import falcon
 
 from telegrammer.clock import Clock
+from telegrammer.errors import StorageUnavailable
 from telegrammer.logs import Log
 from telegrammer.store.connection import Database
 from telegrammer.store.subscriptions import Limits
@@ -62,11 +63,12 @@ def _answer_error(
     if answer.code is Code.INTERNAL_ERROR:
         _LOG.exception("request_failed", request_id=req.env[REQUEST_ID])
     elif answer.code.status >= 500:
+        cause = error.__cause__ if isinstance(error, ApiError) else error
         _LOG.warning(
             "request_failed",
             request_id=req.env[REQUEST_ID],
             code=answer.code.name,
-            reason=str(error.__cause__ if isinstance(error, ApiError) else error),
+            reason=cause.reason if isinstance(cause, StorageUnavailable) else str(cause),
         )
     resp.status = falcon.code_to_http_status(answer.code.status)
     resp.set_headers(answer.headers)

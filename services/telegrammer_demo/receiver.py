@@ -18,11 +18,26 @@ class Arrival:
 
     @property
     def text(self) -> str:
-        return str(json.loads(self.body).get("text", "(no text)"))
+        return _shown(self._part("text") or "(no text)")
 
     @property
     def writer(self) -> str:
-        return str(json.loads(self.body).get("from", {}).get("first_name", "somebody"))
+        writer = self._part("from")
+        name = writer.get("first_name") if isinstance(writer, dict) else None
+        return _shown(name or "somebody")
+
+    def _part(self, name: str) -> object:
+        """Return a member of the message; None of anything else: anybody here can write to us."""
+        try:
+            message: object = json.loads(self.body)
+        except ValueError:
+            return None
+        return message.get(name) if isinstance(message, dict) else None
+
+
+def _shown(value: object) -> str:
+    """Return a text without what a terminal would take for a command."""
+    return "".join(c if c.isprintable() else " " for c in str(value))
 
 
 class Receiver:

@@ -80,9 +80,18 @@ def test_each_unit_says_what_operators_rely_on(role: str) -> None:
     } <= set(settings_of(role))
 
 
+def test_the_dispatcher_never_sees_the_token() -> None:
+    """Not even when it stands in the file of the other settings."""
+    (unset,) = [s for s in settings_of("dispatcher") if s.startswith("UnsetEnvironment=")]
+
+    assert {"TELEGRAMMER_BOT_TOKEN", "TELEGRAMMER_TELEGRAM_PROXY"} <= set(unset[17:].split())
+
+
 def test_the_units_differ_only_where_they_must() -> None:
     """Sandboxing and the rest are the same in all three units."""
-    own = re.compile("Description|Type|NotifyAccess|ExecStart|LoadCredential|Environment=|KillMode")
+    own = re.compile(
+        "Description|Type|NotifyAccess|ExecStart|LoadCredential|Environment=|Unset|KillMode"
+    )
     shared = [[line for line in settings_of(role) if not own.match(line)] for role in ROLES]
 
     assert shared[0] == shared[1] == shared[2]
