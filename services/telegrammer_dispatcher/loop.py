@@ -21,7 +21,7 @@ from telegrammer.model import State
 from telegrammer.notification import Watch
 from telegrammer.process import Stop
 from telegrammer.store.connection import Database
-from telegrammer.store.queue import Marks, Queue
+from telegrammer.store.queue import PURGE_CHUNK, Marks, Queue
 from telegrammer_dispatcher.delivery import Budget, Flight, Outcome, Result
 from telegrammer_dispatcher.lanes import Lanes
 from telegrammer_dispatcher.round import Ended, Round
@@ -73,6 +73,7 @@ class Dispatcher:
         self._bot_id: int | None = None
         self._is_stale = True  # the database may hold jobs that the lanes do not
         self._marks: Marks | None = None  # up to which the lanes know it; None: they may be wrong
+        self._purged = 0  # dead letters, since the last line that counts them
         self._version = 0
         self._is_stopping = False
         self._offset = clock.now() - clock.monotonic()
@@ -152,7 +153,7 @@ class Dispatcher:
         now = self._clock.monotonic()
         if now < self._resume_at:
             return self._resume_at - now
-        turns = [self._next_look - now]
+        turns = [self._next_look - now, self._next_purge - now]
         if self._is_stale:
             turns.append(self._next_refresh - now)
         if not self._is_stopping and self._sender.free:
@@ -177,7 +178,7 @@ class Dispatcher:
             self._heartbeat.beat()
         if now >= self._next_purge:
             self._next_purge = now + PURGE_PERIOD
-            self._purge()
+            self._purge(now)
             # Lanes that wait forget what has gone with its subscription.
             self._make_lanes_anew()
         if self._is_stale and now >= self._next_refresh:
@@ -218,17 +219,19 @@ class Dispatcher:
 
     def _clock_moved(self, seconds: float) -> None:
         # Due times were written on the old clock: waiting must not grow by the jump.
-        self._queue.see_clock(int(self._clock.now()), set_back=max(0, math.ceil(-seconds)))
+        self._queue.see_clock(int(self._clock.now()), set_back=max(0, math.floor(-seconds)))
         self._make_lanes_anew()
         self._log.warning("clock_jumped", seconds=round(seconds, 1))
 
-    def _purge(self) -> None:
-        died_before = int(self._clock.now() - self._rules.dead_retention)
-        total = 0
-        while count := self._queue.purge(died_before):
-            total += count
-        if total:
-            self._log.warning("purged", dead_jobs=total)
+    def _purge(self, now: float) -> None:
+        """Purge a part in a turn: callbacks run meanwhile, and their time does too."""
+        count = self._queue.purge(int(self._clock.now() - self._rules.dead_retention))
+        self._purged += count
+        if count == PURGE_CHUNK:
+            self._next_purge = now
+        elif self._purged:
+            self._log.warning("purged", dead_jobs=self._purged)
+            self._purged = 0
 
     def _settle_and_claim(self) -> Round | None:
         now = self._clock.now()

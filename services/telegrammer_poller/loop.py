@@ -266,16 +266,16 @@ class Poller:
 
     def _refused(self, error: PollingRefused) -> None:
         self._api.drop_connection()
-        reason, advice = _REFUSALS.get(error.code) or self._conflict()
+        reason, advice = _REFUSALS.get(error.code) or self._conflict(error.description)
         self._heartbeat.report(State.STOPPED, reason, self._failures + 1)
         self._log.error("polling_stopped", reason=reason, code=error.code, advice=advice)
 
-    def _conflict(self) -> tuple[str, str]:
-        """Return which of its two causes a 409 has: texts differ over the years, so ask."""
+    def _conflict(self, description: str) -> tuple[str, str]:
+        """Return which of its two causes a 409 has: texts differ over the years, so ask first."""
         try:
             has_webhook = bool(self._api.get_webhook_url())
         except (HttpError, TelegramError):
-            has_webhook = False
+            has_webhook = "webhook" in description.lower()
         if has_webhook:
             return "webhook_set", _WEBHOOK_ADVICE
         return "other_poller", _CONFLICT_ADVICE

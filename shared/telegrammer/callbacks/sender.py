@@ -120,6 +120,10 @@ class _Slot(Generic[K]):
             return Answer(status)
         return Answer(status, retry_after=self._retry_after())
 
+    def no_answer(self, error: str) -> Answer:
+        """Return what is known of an exchange that failed: its head may have come."""
+        return Answer(error=error, retry_after=self._retry_after())
+
     def _retry_after(self) -> str | None:
         """Return the final answer's: libcurl hands over interim heads and trailers as well."""
         found, is_head = None, False
@@ -254,7 +258,7 @@ class Sender(Generic[K]):
         if code in _ANSWERED:
             answer = slot.answer()
         else:
-            answer = Answer(error=_ERRORS.get(code, "bad_response"))
+            answer = slot.no_answer(_ERRORS.get(code, "bad_response"))
         self._multi.remove_handle(handle)
         key, slot.key = slot.key, None
         self._free.append(slot)

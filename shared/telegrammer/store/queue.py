@@ -14,7 +14,7 @@ from telegrammer.store.connection import Database
 from telegrammer.store.subscriptions import remove_retired
 
 # Dead jobs that one transaction purges: others wait for the write lock meanwhile.
-_PURGE_CHUNK: Final = 2000
+PURGE_CHUNK: Final = 2000
 
 
 # A named tuple, like all that is made anew for each delivery: a frozen dataclass takes
@@ -216,13 +216,13 @@ class Queue:
     def purge(self, died_before: int) -> int:
         """Delete some of the jobs that died before then; return how many.
 
-        Call it again until it returns 0.
+        There may be more when it returns ``PURGE_CHUNK``.
         """
         with self._database.write() as tx:
             purged = tx.execute(
                 "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries"
                 " WHERE state = 'DEAD' AND next_attempt_at < ? LIMIT ?)",
-                (died_before, _PURGE_CHUNK),
+                (died_before, PURGE_CHUNK),
             ).rowcount
             remove_retired(tx)
             return purged

@@ -97,6 +97,12 @@ def follow_migration(tx: sqlite3.Connection, old_chat: int, new_chat: int) -> in
     moved = tx.execute(
         "UPDATE OR IGNORE subscriptions SET chat_id = ? WHERE chat_id = ?", (new_chat, old_chat)
     ).rowcount
+    # One that was retiring may have moved now: the owner has ended the equal one meanwhile.
+    tx.execute(
+        "DELETE FROM retiring WHERE subscription_id IN"
+        " (SELECT id FROM subscriptions WHERE chat_id = ?)",
+        (new_chat,),
+    )
     tx.execute(
         "INSERT OR IGNORE INTO retiring SELECT id FROM subscriptions WHERE chat_id = ?",
         (old_chat,),

@@ -225,6 +225,24 @@ def test_a_retiring_subscription_keeps_its_dead_letters(
     assert [s.chat_id for s in gateway.subscriptions.of_owner(owner)] == [-1005]
 
 
+def test_a_retiring_subscription_that_moves_after_all_stays(gateway: Gateway) -> None:
+    """Its owner ended the equal one between Telegram's two service messages."""
+    owner, _ = gateway.key()
+    old = gateway.subscribe(owner, "http://a/", chat=-5)
+    new = gateway.subscribe(owner, "http://a/", chat=-1005)
+    gateway.ingest(message(1, chat=-5))
+    gateway.ingest(Update(2, Message(-5, "{}", migrated_to=-1005)))
+    gateway.subscriptions.delete(owner, new)
+    gateway.ingest(Update(3, Message(-1005, "{}", migrated_from=-5)))
+
+    with gateway.queue.turn() as turn:
+        for job_id in range(1, 4):
+            turn.delivered(job_id)
+    assert gateway.jobs() == []
+
+    assert [(s.id, s.chat_id) for s in gateway.subscriptions.of_owner(owner)] == [(old, -1005)]
+
+
 def test_a_retiring_subscription_that_is_registered_again_stays(gateway: Gateway) -> None:
     owner, _ = gateway.key()
     old = gateway.subscribe(owner, "http://a/", chat=-5)

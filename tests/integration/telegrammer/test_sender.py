@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pycurl
 import pytest
+import trustme
 
-from support.doors import dead_address
+from support.doors import dead_address, server_context
+from support.peers import Connection, Peer
 from support.receiver import Receiver, Reply, drip, endless, silent
 from telegrammer import USER_AGENT
 from telegrammer.callbacks.outcome import Answer
@@ -107,6 +109,42 @@ def test_only_the_final_answers_own_retry_after_counts(
     receiver.answer = lambda _: Reply(raw=lambda connection, _closing: connection.sendall(raw))
 
     assert answer_of(post(receiver.url))[0] == Answer(503, retry_after=expected)
+
+
+@pytest.mark.parametrize(
+    ("length", "error"), [(RESPONSE_LIMIT + 1, "too_large"), (100, "connection_closed")]
+)
+def test_a_retry_after_counts_although_the_rest_of_the_answer_is_of_no_use(
+    receiver: Receiver, length: int, error: str
+) -> None:
+    """A proxy's long error page, say, or one that breaks off."""
+    head = b"HTTP/1.1 503 Later\r\nRetry-After: 3600\r\nContent-Length: %d\r\n\r\nx" % length
+    receiver.answer = lambda _: Reply(raw=lambda connection, _closing: connection.sendall(head))
+
+    assert answer_of(post(receiver.url))[0] == Answer(error=error, retry_after="3600")
+
+
+def test_the_limit_counts_for_each_answer_anew(receiver: Receiver) -> None:
+    receiver.answer = lambda _: Reply(200, {}, b"x" * (RESPONSE_LIMIT - 1))
+    with Sender[int](1, 1, 5) as sender:
+        for key in range(3):
+            sender.start(key, post(receiver.url))
+            assert collect(sender, 1) == {key: Answer(200)}
+
+
+def test_a_receiver_that_nobody_vouches_for_gets_nothing() -> None:
+    context = server_context(trustme.CA(), "localhost")
+    served: list[bytes] = []
+
+    def serve(connection: Connection) -> None:
+        connection.secure(context)
+        served.append(connection.read_request())
+
+    with Peer(serve) as peer:
+        answer, _ = answer_of(post(peer.url(scheme="https", host="localhost").rstrip("/")))
+
+    assert answer == Answer(error="tls_failed")
+    assert not any(served)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from telegrammer.notification import Watch
 from telegrammer.process import Stop
 from telegrammer.store.components import Components
 from telegrammer.store.connection import Database
-from telegrammer.store.queue import Counts, Look, Queued, Turn
+from telegrammer.store.queue import PURGE_CHUNK, Counts, Look, Queued, Turn
 from telegrammer_dispatcher.delivery import Budget, Flight
 from telegrammer_dispatcher.loop import STOP_BUDGET, Dispatcher, Rules
 from telegrammer_dispatcher.round import Round
@@ -386,6 +386,25 @@ def test_dead_letters_are_purged_at_the_start_and_every_minute(
     assert bench.states() == []
     told = [(line["level"], line["event"], line["dead_jobs"]) for line in logged(capsys)]
     assert told == [("warning", "purged", "1")] * 2
+
+
+def test_a_purge_of_many_is_made_in_parts_and_told_once(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Callbacks run meanwhile: the time that a turn takes counts as theirs."""
+    many = PURGE_CHUNK + 1
+    bench.subscribe()
+    bench.gateway.ingest(*(message(n) for n in range(1, many + 1)))
+    with bench.gateway.queue.turn() as turn:
+        for job_id in range(1, many + 1):
+            turn.dead(job_id, NOW - 8 * 86400, "http_404")
+
+    bench.turn(0)
+    assert len(bench.states()) == 1
+    bench.turn(0)
+    assert bench.states() == []
+    told = [line["dead_jobs"] for line in logged(capsys) if line["event"] == "purged"]
+    assert told == [str(many)]
 
 
 def test_a_row_that_holds_no_url_of_ours_is_no_crash(bench: Bench) -> None:

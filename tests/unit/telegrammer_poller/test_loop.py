@@ -180,6 +180,12 @@ def test_failures_back_off_to_a_minute_and_a_good_batch_ends_that(bound: Bench) 
     assert bound.turns([message(1)], TimedOut("timeout")) == [0, 1]
 
 
+def test_a_retry_after_is_never_less_than_the_backoff(bound: Bench) -> None:
+    delays = bound.turns(*[RateLimited("", 1)] * 6)
+
+    assert delays == [1, 2, 4, 8, 16, 32]
+
+
 @pytest.mark.parametrize(
     ("error", "delay", "reason"),
     [
@@ -214,6 +220,16 @@ def test_a_refusal_stops_polling_and_says_which(
 
     assert bound.turns(PollingRefused(code)) == [None]
     assert bound.state()[:2] == (State.STOPPED, reason)
+
+
+def test_where_nobody_says_whether_a_webhook_stands_the_refusals_own_words_count(
+    bound: Bench,
+) -> None:
+    bound.telegram.webhook = TimedOut("timeout")
+    words = "Conflict: can't use getUpdates method while webhook is active"
+
+    assert bound.turns(PollingRefused(409, words)) == [None]
+    assert bound.state()[:2] == (State.STOPPED, "webhook_set")
 
 
 def test_the_poller_is_starting_until_get_me_has_succeeded(bench: Bench) -> None:
@@ -302,6 +318,13 @@ def test_a_skip_passes_over_exactly_that_update_and_keeps_its_bytes(bound: Bench
     assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
     assert [path.name for path in kept.parent.iterdir()] == ["2.json"]
     assert bound.gateway.inbox.skips() == set()
+
+
+def test_a_skip_is_leave_for_no_other_update(bound: Bench) -> None:
+    bound.gateway.inbox.request_skip(2, 0)
+
+    assert bound.turns([malformed(2), malformed(3)]) == [1]
+    assert not (bound.path.with_name("t.db.skipped") / "3.json").exists()
 
 
 def test_an_update_is_not_skipped_when_its_bytes_cannot_be_kept(bound: Bench) -> None:
