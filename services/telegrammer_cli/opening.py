@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from telegrammer.store.connection import Database
-from telegrammer.store.layout import Layout, exists, inspect, no_database, open_database
+from telegrammer.store.layout import is_missing, no_database, open_database
 
 
 def open_existing(path: Path) -> Database:
@@ -11,6 +11,6 @@ def open_existing(path: Path) -> Database:
 
     Raises ``Failure`` when there is none, and what ``open_database`` raises.
     """
-    if not exists(path) or (path.is_file() and inspect(path) is Layout.EMPTY):
+    if is_missing(path):
         raise no_database(path)
     return open_database(path)

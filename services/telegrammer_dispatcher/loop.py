@@ -179,8 +179,6 @@ class Dispatcher:
         if now >= self._next_purge:
             self._next_purge = now + PURGE_PERIOD
             self._purge(now)
-            # Lanes that wait forget what has gone with its subscription.
-            self._make_lanes_anew()
         if self._is_stale and now >= self._next_refresh:
             began = self._clock.monotonic()
             self._refresh()
@@ -218,7 +216,8 @@ class Dispatcher:
         self._offset += moved  # small moves too: a clock that is slewed never jumps
 
     def _clock_moved(self, seconds: float) -> None:
-        # Due times were written on the old clock: waiting must not grow by the jump.
+        # Due times were written on the old clock: waiting must not grow by the jump. By a part
+        # of a second it may: none comes before its Retry-After.
         self._queue.see_clock(int(self._clock.now()), set_back=max(0, math.floor(-seconds)))
         self._make_lanes_anew()
         self._log.warning("clock_jumped", seconds=round(seconds, 1))
@@ -229,9 +228,12 @@ class Dispatcher:
         self._purged += count
         if count == PURGE_CHUNK:
             self._next_purge = now
-        elif self._purged:
+            return
+        if self._purged:
             self._log.warning("purged", dead_jobs=self._purged)
             self._purged = 0
+        # Lanes that wait forget what has gone with its subscription.
+        self._make_lanes_anew()
 
     def _settle_and_claim(self) -> Round | None:
         now = self._clock.now()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from telegrammer.errors import ExitError, StorageUnavailable
 from telegrammer.store.components import Component, Components
-from telegrammer.store.layout import Layout, exists, inspect, open_unchanged
+from telegrammer.store.layout import is_missing, open_unchanged
 from telegrammer.store.queue import Queue
 from telegrammer_cli.checks.finding import Finding, error, ok, warning
 from telegrammer_cli.checks.machine import nearest_folder
@@ -24,7 +24,7 @@ def look(path: Path) -> tuple[Finding, Contents]:
     """Return the finding about the database and what is in it; nothing is made."""
     nothing = Contents(None, {})
     try:
-        if not exists(path) or (path.is_file() and inspect(path) is Layout.EMPTY):
+        if is_missing(path):
             return _judge_absence(path), nothing
         with open_unchanged(path) as database:
             contents = Contents(Queue(database).bot_id(), Components(database).all())

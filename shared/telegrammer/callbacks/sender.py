@@ -114,15 +114,14 @@ class _Slot(Generic[K]):
             ],
         )
 
-    def answer(self) -> Answer:
+    def answer(self, error: str | None) -> Answer:
+        """Return what came back; ``error`` says why it is not whole."""
+        if error is not None:
+            return Answer(error=error, retry_after=self._retry_after())  # the head may have come
         status = int(self.handle.getinfo(pycurl.RESPONSE_CODE))
         if 200 <= status <= 299:
             return Answer(status)
         return Answer(status, retry_after=self._retry_after())
-
-    def no_answer(self, error: str) -> Answer:
-        """Return what is known of an exchange that failed: its head may have come."""
-        return Answer(error=error, retry_after=self._retry_after())
 
     def _retry_after(self) -> str | None:
         """Return the final answer's: libcurl hands over interim heads and trailers as well."""
@@ -255,10 +254,7 @@ class Sender(Generic[K]):
 
     def _release(self, handle: pycurl.Curl, code: int | None) -> tuple[K, Answer]:
         slot = self._slot_of[handle]
-        if code in _ANSWERED:
-            answer = slot.answer()
-        else:
-            answer = slot.no_answer(_ERRORS.get(code, "bad_response"))
+        answer = slot.answer(None if code in _ANSWERED else _ERRORS.get(code, "bad_response"))
         self._multi.remove_handle(handle)
         key, slot.key = slot.key, None
         self._free.append(slot)

@@ -119,6 +119,11 @@ def exists(path: Path) -> bool:
     return True
 
 
+def is_missing(path: Path) -> bool:
+    """Tell whether there is no database yet: nothing, or an empty file. Raises as ``inspect``."""
+    return not exists(path) or (path.is_file() and inspect(path) is Layout.EMPTY)
+
+
 def inspect(path: Path) -> Layout:
     """Return what the file holds, changing nothing, neither in it nor beside it.
 

@@ -254,6 +254,19 @@ def test_a_start_on_a_clock_that_was_not_set_back_keeps_a_retry_after(bench: Ben
     assert bench.turn(20) == [1]
 
 
+def test_a_clock_set_back_by_a_part_of_a_second_makes_no_retry_early(bench: Bench) -> None:
+    bench.subscribe()
+    bench.gateway.ingest(message(1))
+    bench.turn()
+    bench.answer(1, 503, retry_after="60")
+    bench.turn(0)
+
+    bench.clock.jump(-30.5)
+
+    assert bench.turn(59.7) == []
+    assert bench.turn(1.5) == [1]
+
+
 def test_a_clock_set_forward_makes_retries_due(bench: Bench) -> None:
     bench.subscribe()
     bench.gateway.ingest(message(1))
