@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -113,26 +113,29 @@ def _environment(folder: Path, api_port: int, sandbox_port: int) -> dict[str, st
 
 def _stop_leftover(conf: Path) -> None:
     """Stop what a demo has left that was killed and could not clean up."""
-    socket = conf.parent / ".run" / "supervisor.sock"
-    if not socket.exists():
+    control = conf.parent / ".run" / "supervisor.sock"
+    if not _is_served(control):
         return
+    click.echo("A demo that was killed has left its processes: stopping them first ...")
     subprocess.run(
         [_BIN / "supervisorctl", "-c", conf, "shutdown"],
         capture_output=True,
         timeout=10,
         check=False,
     )
-    deadline = time.monotonic() + 70
-    while socket.exists() and _answers(conf) and time.monotonic() < deadline:
+    deadline = time.monotonic() + 70  # more than stopwaitsecs, when it kills what does not stop
+    while _is_served(control):
+        if time.monotonic() > deadline:
+            raise Trouble(f"what runs in {conf.parent} does not stop; end it with kill -9")
         time.sleep(0.2)
-    shutil.rmtree(conf.parent / ".run", ignore_errors=True)
 
 
-def _answers(conf: Path) -> bool:
-    done = subprocess.run(
-        [_BIN / "supervisorctl", "-c", conf, "pid"],
-        capture_output=True,
-        timeout=10,
-        check=False,
-    )
-    return done.returncode == 0
+def _is_served(control: Path) -> bool:
+    """Say whether supervisord listens: until its last process has ended.
+
+    Not asked by a command: while it stops, it answers every one with an error.
+    """
+    with socket.socket(socket.AF_UNIX) as connection, contextlib.suppress(OSError):
+        connection.connect(str(control))
+        return True
+    return False

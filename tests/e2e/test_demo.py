@@ -17,6 +17,7 @@ from support.processes import REPOSITORY, SOURCES, Process, Processes
 from support.sandbox import TOKEN
 
 PATIENCE: Final = 60.0  # seconds; the demo starts five processes, on a machine that has others
+CONF: Final = REPOSITORY / "supervisord.conf"
 SHOWN: Final = (
     "start",
     "add a key",
@@ -29,10 +30,11 @@ SHOWN: Final = (
 )
 
 
-def demo(processes: Processes, folder: Path, *options: str, **env: str) -> Process:
-    command = [sys.executable, "-m", "telegrammer_demo", *options]
-    conf = str(REPOSITORY / "supervisord.conf")
-    return processes.start("demo", [*command, conf], SOURCES | env, cwd=folder)
+def demo(
+    processes: Processes, folder: Path, *options: str, conf: Path = CONF, **env: str
+) -> Process:
+    command = [sys.executable, "-m", "telegrammer_demo", *options, str(conf)]
+    return processes.start("demo", command, SOURCES | env, cwd=folder)
 
 
 def assert_shown(process: Process) -> None:
@@ -105,28 +107,32 @@ def test_it_can_be_tried_and_stopped(
 
 
 def test_it_cleans_up_after_one_that_was_killed(processes: Processes, tmp_path: Path) -> None:
-    """A demo that was killed leaves its processes; the next one stops them first."""
-    first = demo(processes, tmp_path)
+    """A demo that was killed leaves its processes; the next one starts when they have ended."""
+    impatient = tmp_path / "supervisord.conf"
+    conf = CONF.read_text()
+    impatient.write_text(re.sub(r"stopwaitsecs *= *\d+", "stopwaitsecs = 6", conf))
+    first = demo(processes, tmp_path, conf=impatient)
     first.wait_output("Ctrl-C stops everything.", PATIENCE)
     first.kill()
     left = daemons_of(tmp_path)
-    assert left
+    [poller] = [process for process in left if "telegrammer-poller" in " ".join(process.cmdline())]
+    poller.suspend()  # it ends when supervisord kills it
 
     second = demo(processes, tmp_path, "--once")
+    second.wait_output(SHOWN[0], PATIENCE)
 
+    assert not any(process.is_running() for process in left)
     assert second.wait(PATIENCE) == 0, second.output
     assert_shown(second)
-    assert not any(process.is_running() for process in left)
 
 
 def test_it_says_what_went_wrong(processes: Processes, tmp_path: Path) -> None:
     """When supervisord cannot go on, the demo ends with 1 at once and shows its last words."""
     broken = tmp_path / "broken.conf"
-    text = (REPOSITORY / "supervisord.conf").read_text()
+    text = CONF.read_text()
     broken.write_text(text.replace("stopwaitsecs = 60", "stopwaitsecs = a while"))
-    command = [sys.executable, "-m", "telegrammer_demo", "--once", str(broken)]
 
-    process = processes.start("demo", command, SOURCES, cwd=tmp_path)
+    process = demo(processes, tmp_path, "--once", conf=broken)
 
     assert process.wait(PATIENCE) == 1
     assert "supervisord has ended" in process.stderr
