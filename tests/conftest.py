@@ -1,14 +1,18 @@
 """What every test can have: real processes, and the watch over secrets."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
-from support.processes import Processes
+from support.processes import SOURCES, Processes
 from support.sandbox import TOKEN, Sandbox
 from support.secrets import Secrets, listen_to_log
+
+# Whatever is installed, commands that tests start are this checkout's.
+os.environ |= SOURCES
 
 # A slow machine is no failure.
 hypothesis.settings.register_profile("untimed", deadline=None)
@@ -29,8 +33,9 @@ def suite_secrets() -> Iterator[Secrets]:
 @pytest.fixture
 def secrets(suite_secrets: Secrets) -> Iterator[Secrets]:
     """The secrets; the test fails when one was written while it ran."""
+    before = suite_secrets.mark()
     yield suite_secrets
-    suite_secrets.check()
+    suite_secrets.check(since=before)
 
 
 @pytest.fixture

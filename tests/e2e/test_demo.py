@@ -7,13 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import psutil
 import pytest
 
-from support.processes import REPOSITORY, SOURCES, Process, Processes
+from support.processes import REPOSITORY, Process, Processes
 from support.sandbox import TOKEN
 
 PATIENCE: Final = 60.0  # seconds; the demo starts five processes, on a machine that has others
@@ -31,10 +32,14 @@ SHOWN: Final = (
 
 
 def demo(
-    processes: Processes, folder: Path, *options: str, conf: Path = CONF, **env: str
+    processes: Processes,
+    folder: Path,
+    *options: str,
+    conf: Path = CONF,
+    env: Mapping[str, str] | None = None,
 ) -> Process:
     command = [sys.executable, "-m", "telegrammer_demo", *options, str(conf)]
-    return processes.start("demo", command, SOURCES | env, cwd=folder)
+    return processes.start("demo", command, env or {}, cwd=folder)
 
 
 def assert_shown(process: Process) -> None:
@@ -56,7 +61,7 @@ def test_it_shows_everything_and_leaves_nothing(processes: Processes, tmp_path: 
     """Five steps in order, exit 0, nothing of it left; the caller's own gateway is not touched."""
     real = tmp_path / "real.db"
     own = {"TELEGRAMMER_BOT_TOKEN": TOKEN, "TELEGRAMMER_DB": str(real), "TELEGRAMMER_PORT": "1"}
-    process = demo(processes, tmp_path, "--once", **own)
+    process = demo(processes, tmp_path, "--once", env=own)
 
     assert process.wait(PATIENCE) == 0, process.output
     assert_shown(process)

@@ -12,7 +12,7 @@ import pytest
 
 from support.instance import READY, ROLES, Instance
 from support.legacy import make_legacy
-from support.processes import PYTHON, SOURCES, Processes
+from support.processes import PYTHON, Processes
 from support.sandbox import Sandbox
 
 AT_ONCE = 2.0  # seconds
@@ -189,7 +189,7 @@ def test_everything_is_its_owners_alone(instance: Instance, processes: Processes
     """Whatever the umask: the folder is 0700, each file in it 0600."""
     for role in ALONE:
         command = ["sh", "-c", 'umask 000; exec "$0" "$@"', *PYTHON, "-m", f"telegrammer_{role}"]
-        process = processes.start(role, command, SOURCES | instance.env | instance.token)
+        process = processes.start(role, command, instance.env | instance.token)
         process.wait_event("started")
     instance.add_key()
 
@@ -210,7 +210,7 @@ def test_a_service_user_needs_nothing_but_its_folder(
         os.chown(folder, NOBODY, NOBODY)
         env = {"TELEGRAMMER_DB": str(folder / "telegrammer.db"), "HOME": "/nonexistent"}
         command = [*PYTHON, "-c", AS_NOBODY, f"telegrammer_{role}"]
-        env = SOURCES | instance.env | instance.token | env
+        env = instance.env | instance.token | env
         process = processes.start(role, command, env, cwd=Path("/"))
         process.wait_event(READY[role])
         assert process.terminate() == 0

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from support.instance import READY, ROLES, Instance
-from support.processes import SOURCES, Process, Processes
+from support.processes import Process, Processes
 from support.receiver import Receiver
 from support.sandbox import Sandbox
 from support.secrets import Secrets
@@ -19,7 +19,7 @@ def spawn_in_shell(
 ) -> Process:
     """Start a process by a line of the shell, in which ``"$@"`` is its command."""
     command = [sys.executable, "-m", f"telegrammer_{role}", *options]
-    env = SOURCES | instance.env | ({} if role == "dispatcher" else instance.token)
+    env = instance.env | ({} if role == "dispatcher" else instance.token)
     return processes.start(f"telegrammer_{role}", ["sh", "-c", script, "sh", *command], env)
 
 

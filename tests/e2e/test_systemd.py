@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from support.instance import READY, ROLES, Instance
-from support.processes import PYTHON, REPOSITORY, SOURCES, Processes
+from support.processes import PYTHON, REPOSITORY, Processes
 from support.receiver import Receiver
 from support.sandbox import Sandbox
 from support.secrets import Secrets
@@ -124,7 +124,7 @@ def test_the_processes_need_no_more_than_the_units_allow(
     for role in ROLES:
         strace = ["strace", "-f", "-qq", "-o", str(tmp_path / role)]
         command = [*strace, *PYTHON, "-m", f"telegrammer_{role}"]
-        env = SOURCES | instance.env | (instance.token if role != "dispatcher" else {})
+        env = instance.env | (instance.token if role != "dispatcher" else {})
         traced[role] = processes.start(role, command, env)
         traced[role].wait_event(READY[role], timeout=60)
     with Receiver() as receiver:

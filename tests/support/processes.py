@@ -205,7 +205,7 @@ class Processes:
         becomes a secret of the suite.
         """
         command = [*PYTHON, "-m", module, *map(str, arguments)]
-        return self.start(module, command, SOURCES | dict(env or {}))
+        return self.start(module, command, env or {})
 
     def run(
         self,
@@ -225,10 +225,13 @@ class Processes:
         env: Mapping[str, str],
         cwd: Path | None = None,
     ) -> Process:
-        """Start any command, with ``env`` and little else as its environment."""
+        """Start any command, with ``env`` and little else as its environment.
+
+        Ours are this checkout's, whatever is installed.
+        """
         if token := env.get("TELEGRAMMER_BOT_TOKEN"):
             self._secrets.token(token)
-        base = {"PATH": os.environ["PATH"], "HOME": str(self._folder), "LANG": "C.UTF-8"}
+        base = {"PATH": os.environ["PATH"], "HOME": str(self._folder), "LANG": "C.UTF-8"} | SOURCES
         popen = subprocess.Popen(
             command,
             env=base | dict(env),

@@ -2,8 +2,8 @@
 
 A test names its secrets here (a key, a message's text, a query string) before it uses
 them; processes, HTTP answers and logs of the test's own process are handed in as they
-come. ``check`` then looks for each secret in all of it. It runs after every test and
-once more at the end, over the whole suite.
+come. ``check`` then looks for each secret in it: after every test in what that test
+wrote, and once more at the end in all of it.
 """
 
 import hashlib
@@ -56,19 +56,23 @@ class Secrets:
         """Note that ``text`` was written; a function is asked anew at every check."""
         self._written.append(Written(where, text if callable(text) else lambda: text))
 
-    def leaks(self) -> list[str]:
+    def mark(self) -> int:
+        """Return where ``check`` begins to leave out what was written until now."""
+        return len(self._written)
+
+    def leaks(self, since: int = 0) -> list[str]:
         """Say which kinds of secrets stand where, without repeating one."""
         return [
             f"{kind} in {written.where}"
-            for written in self._written
+            for written in self._written[since:]
             for text in [written.text()]
             for secret, kind in self._kinds.items()
             if secret in text
         ]
 
-    def check(self) -> None:
-        """Raise ``AssertionError`` when a secret was written."""
-        leaks = self.leaks()
+    def check(self, since: int = 0) -> None:
+        """Raise ``AssertionError`` when a secret was written, since that mark."""
+        leaks = self.leaks(since)
         assert not leaks, "; ".join(leaks)
 
 
@@ -77,13 +81,11 @@ def listen_to_log(secrets: Secrets, patch: pytest.MonkeyPatch) -> None:
 
     Tracebacks are left out: they are redacted when they are written.
     """
-    lines: list[str] = []
-    secrets.wrote("a log of the test's own process", lambda: "\n".join(lines))
     write = Log._write
 
     def listen(log: Log, level: int, event: str, fields: Fields) -> None:
         shown = {name: value for name, value in fields.items() if name != "traceback"}
-        lines.append(f"{event} {shown}")
+        secrets.wrote("the log of the test's own process", f"{event} {shown}")
         write(log, level, event, fields)
 
     patch.setattr(Log, "_write", listen)

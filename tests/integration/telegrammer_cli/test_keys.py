@@ -10,7 +10,7 @@ import pytest
 
 from support.builders import Gateway, message
 from support.cli import Run, assert_refused
-from support.processes import SOURCES, Processes
+from support.processes import Processes
 from telegrammer.store.keys import Keys
 from telegrammer.store.layout import open_database
 
@@ -127,7 +127,7 @@ def test_a_key_that_could_not_be_shown_is_not_kept(
 ) -> None:
     """Nobody would ever know it."""
     script = f'exec "$0" -X dev -W error -m telegrammer_cli add-key lost --db "$1" {target}'
-    process = processes.start("sh", ["sh", "-c", script, sys.executable, str(db)], SOURCES)
+    process = processes.start("sh", ["sh", "-c", script, sys.executable, str(db)], {})
 
     assert process.wait() == 1
     (line,) = process.stderr.splitlines()
