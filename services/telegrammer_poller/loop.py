@@ -200,7 +200,7 @@ class Poller:
 
     def _skipped(self, update_id: int, text: str) -> Update:
         kept = skipped.keep(self._database, update_id, text)
-        self._log.warning("update_skipped", update_id=update_id, kept=str(kept))
+        self._log.warning("update_skipped", update=update_id, kept=str(kept))
         return Update(update_id)
 
     def _ingested(self, updates: Sequence[Update], done: Ingested) -> None:

@@ -5,6 +5,7 @@ value raises ``ConfigurationError`` with the name of the setting. No module read
 environment later.
 """
 
+import contextlib
 import errno
 import ipaddress
 import os
@@ -14,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from telegrammer.errors import ConfigurationError
 
@@ -143,32 +144,40 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _plain_url(value: str, schemes: tuple[str, ...]) -> tuple[str, str]:
-    """Return scheme and host of an absolute URL, or raise ``ValueError``."""
+def plain_url(value: str, schemes: tuple[str, ...]) -> SplitResult:
+    """Return the parts of an absolute URL; raise ``ValueError``, which never quotes it."""
     if not value.isascii() or any(c <= " " or c == "\x7f" for c in value):
         raise ValueError("give a URL in ASCII, without white space")
-    try:
-        parts = urlsplit(value)
-        port = parts.port
-    except ValueError:
-        # Its own text quotes the value, which may hold a password.
-        raise ValueError("that is not a URL") from None
-    if port == 0:
-        raise ValueError("give a URL with a port from 1 to 65535")
+    parts = _split(value)
+    if parts is None:  # raised here: urlsplit's own error, as a context, would hold the value
+        raise ValueError("that is not a URL, or its port is not from 1 to 65535")
     if parts.scheme not in schemes or not parts.hostname:
         raise ValueError("give a URL that begins with " + " or ".join(s + "://" for s in schemes))
+    return parts
+
+
+def _split(value: str) -> SplitResult | None:
+    with contextlib.suppress(ValueError):
+        parts = urlsplit(value)
+        if parts.port != 0:
+            return parts
+    return None
+
+
+def _base_url(value: str, schemes: tuple[str, ...]) -> SplitResult:
+    parts = plain_url(value, schemes)
     if parts.query or parts.fragment:
         raise ValueError("give a URL without a query and a fragment")
-    return parts.scheme, parts.hostname
+    return parts
 
 
 def _bot_api_url(value: str) -> str:
-    scheme, host = _plain_url(value, ("https", "http"))
-    if "@" in urlsplit(value).netloc:
+    parts = _base_url(value, ("https", "http"))
+    if "@" in parts.netloc:
         raise ValueError("give a URL without user information")
     if _TOKEN_PATH.search(value):
         raise ValueError("give the URL without /bot and the token, which has its own setting")
-    if scheme == "http" and not is_loopback(host):
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise ValueError(
             "plain http is only for a loopback address: the token would cross the network in clear"
         )
@@ -178,8 +187,8 @@ def _bot_api_url(value: str) -> str:
 def _proxy(value: str) -> Secret | None:
     if not value:
         return None
-    _plain_url(value, ("http", "https", "socks5h"))
-    if urlsplit(value).path not in ("", "/") or len(value) > _PROXY_LIMIT:
+    parts = _base_url(value, ("http", "https", "socks5h"))
+    if parts.path not in ("", "/") or len(value) > _PROXY_LIMIT:
         raise ValueError(f"give a proxy URL without a path, of at most {_PROXY_LIMIT} characters")
     return Secret(value)
 

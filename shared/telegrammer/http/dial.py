@@ -11,14 +11,14 @@ from collections.abc import Callable
 from concurrent import futures
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, unquote
 
 from socksio import socks5
 
 from telegrammer.errors import Unreachable
 from telegrammer.http.line import Line, Stage
 from telegrammer.http.streams import Answer, PlainStream, Stream, lend, secure
-from telegrammer.settings import is_loopback
+from telegrammer.settings import is_loopback, plain_url
 
 # A later address is tried beside the earlier ones after this long (RFC 8305 says 250 ms),
 # so that a black-holed IPv6 costs a quarter of a second and not the time to connect.
@@ -55,32 +55,23 @@ def parse_target(url: str) -> Server:
 
     User information is refused: requests would send it as a credential.
     """
-    if not url.isascii() or not url.isprintable() or " " in url:
-        raise ValueError("a URL is printable ASCII, without white space")
-    parts = urlsplit(url)
+    parts = plain_url(url, ("http", "https"))
     if "@" in parts.netloc:
         raise ValueError("a URL must not hold user information")
-    return _server(parts, ("http", "https"))
+    return _server(parts)
 
 
 def parse_proxy(url: str) -> Proxy:
     """Return the proxy of an ``http``, ``https`` or ``socks5h`` URL, or raise ``ValueError``."""
-    parts = urlsplit(url)
+    parts = plain_url(url, tuple(_PORTS))
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     if max(len(user.encode()), len(password.encode())) > 255:
         raise ValueError("a proxy's user name and password have at most 255 bytes each")
-    return Proxy(_server(parts, tuple(_PORTS)), user, password)
+    return Proxy(_server(parts), user, password)
 
 
-def _server(parts: SplitResult, schemes: tuple[str, ...]) -> Server:
-    try:
-        port = parts.port
-    except ValueError:  # its text quotes what may be half a password
-        port = 0
-    if parts.scheme not in schemes or not parts.hostname or port == 0:
-        names = ", ".join(schemes)
-        raise ValueError(f"a URL names a scheme ({names}), a host and, if any, a valid port")
-    return Server(parts.scheme, parts.hostname, port or _PORTS[parts.scheme])
+def _server(parts: SplitResult) -> Server:
+    return Server(parts.scheme, parts.hostname or "", parts.port or _PORTS[parts.scheme])
 
 
 class Dialler:

@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 import requests
 import urllib3
-from requests.adapters import HTTPAdapter
 from socksio.exceptions import SOCKSError
 from urllib3 import HTTPHeaderDict
 
@@ -105,7 +104,7 @@ class Door:
 
     def close(self) -> None:
         """Give everything back. The door is of no use afterwards."""
-        self._wire.close()
+        self._wire.drop()
         self._line.close()
 
     def _attempt(
@@ -117,23 +116,22 @@ class Door:
             # the environment's proxies and passwords.
             request = requests.Request(method, url, {**_HEADERS, **headers}, data=body)
             answer = self._wire.send(request.prepare())
-            whole = _read_body(answer.raw, limits.size)
+            whole = _read_body(answer, limits.size)
         except HttpError as error:
             failure = type(error)(error.reason)
         except _FOREIGN as error:
             failure = _failure(error, self._line.stage)
         else:
             self._wire.keep()
-            return Response(answer.status_code, answer.headers, whole)
+            return Response(answer.status, answer.headers, whole)
         self.drop()
         return failure
 
 
-class _Wire(HTTPAdapter):
-    """requests' transport over one stream of ours."""
+class _Wire:
+    """What requests has prepared, over one stream of ours."""
 
     def __init__(self, line: Line, dialler: Dialler, clock: Clock) -> None:
-        super().__init__()
         self._line = line
         self._dialler = dialler
         self._clock = clock
@@ -142,9 +140,7 @@ class _Wire(HTTPAdapter):
         self._may_stay = False
         self._idle_since: float | None = None
 
-    def send(
-        self, request: requests.PreparedRequest, *_: object, **__: object
-    ) -> requests.Response:
+    def send(self, request: requests.PreparedRequest) -> urllib3.HTTPResponse:
         url = request.url or ""
         server = parse_target(url)
         connection = http.client.HTTPConnection(server.host, server.port)
@@ -154,7 +150,7 @@ class _Wire(HTTPAdapter):
         connection.request(request.method or "", request.path_url, request.body, headers)
         answer = connection.getresponse()
         self._may_stay = not answer.will_close
-        raw = urllib3.HTTPResponse(
+        return urllib3.HTTPResponse(
             answer,
             HTTPHeaderDict(answer.headers.items()),
             answer.status,
@@ -162,7 +158,6 @@ class _Wire(HTTPAdapter):
             preload_content=False,
             request_method=request.method,
         )
-        return self.build_response(request, raw)
 
     def keep(self) -> None:
         """Let the connection wait for the next request, if the server lets it.
@@ -179,10 +174,6 @@ class _Wire(HTTPAdapter):
         if self._stream is not None:
             self._stream.close()
             self._stream = None
-
-    def close(self) -> None:
-        self.drop()
-        super().close()
 
     def _connected(self, server: Server) -> Stream:
         if self._stream is None or self._server != server or not self._is_fresh(self._stream):

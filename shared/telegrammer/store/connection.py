@@ -57,10 +57,10 @@ def _translate(error: BaseException | None) -> None:
             raise StorageUnavailable(reason) from error
 
 
-class _Transaction:
+class Transaction:
     """A transaction, from the beginning of the block to its end."""
 
-    def __init__(self, connection: sqlite3.Connection, begin: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> None:
         self._connection = connection
         self._begin = begin
 
@@ -125,12 +125,12 @@ class Database:
         another wrote between, whatever the busy timeout.
         """
         self._require_same_file()
-        return _Transaction(self._connection, "BEGIN IMMEDIATE")
+        return Transaction(self._connection)
 
     def read(self) -> AbstractContextManager[sqlite3.Connection]:
         """Return a transaction in which all reads see one state of the database."""
         self._require_same_file()
-        return _Transaction(self._connection, "BEGIN")
+        return Transaction(self._connection, "BEGIN")
 
     def changed_by_others(self) -> int:
         """Return a number that differs after another connection has committed."""

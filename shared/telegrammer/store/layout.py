@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import quote
 
 from telegrammer.errors import Failure, IncompatibleDatabase, StorageUnavailable, UnsafeFile
-from telegrammer.store.connection import BUSY_TIMEOUT, Database, translated_errors
+from telegrammer.store.connection import BUSY_TIMEOUT, Database, Transaction, translated_errors
 
 VERSION: Final = 1
 
@@ -239,14 +239,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
 def _create_layout(path: Path) -> None:
     with translated_errors():
         connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None)
-        with contextlib.closing(connection):
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                # Another process may have been faster.
-                if classify(connection, path) is Layout.EMPTY:
-                    create_tables(connection)
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+        with contextlib.closing(connection), Transaction(connection):
+            # Another process may have been faster.
+            if classify(connection, path) is Layout.EMPTY:
+                create_tables(connection)

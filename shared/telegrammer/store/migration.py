@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from telegrammer.errors import Failure, IncompatibleDatabase, StorageUnavailable
-from telegrammer.store.connection import BUSY_TIMEOUT, translated_errors
+from telegrammer.store.connection import BUSY_TIMEOUT, Transaction, translated_errors
 from telegrammer.store.keys import check_name, digest
 from telegrammer.store.layout import (
     Layout,
@@ -105,14 +105,8 @@ def _rewrite(path: Path) -> None:
         # The pages that held the keys are overwritten with zeros.
         connection.execute("PRAGMA secure_delete = ON")
         connection.text_factory = _any_text
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with Transaction(connection):
             _hash_keys(connection, path)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
 
 
 def _any_text(value: bytes) -> str:
