@@ -32,12 +32,6 @@ OPTIONS = (
 
 
 @pytest.fixture
-def sandbox() -> Iterator[Sandbox]:
-    with Sandbox.start() as running:
-        yield running
-
-
-@pytest.fixture
 def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
     chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or chromedriver is None:

@@ -18,7 +18,10 @@ import psutil
 from fire.diary import Diary, Excuse
 from support.processes import REPOSITORY, Event, parse_event
 
-FAKETIME: Final = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+# Debian's place; the folder between is the machine's.
+FAKETIME: Final = next(
+    Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), Path("libfaketimeMT.so.1")
+)
 _PRELOAD: Final = Path(__file__).parent / "preload"
 _PATH: Final = os.pathsep.join(
     str(path) for path in (_PRELOAD, REPOSITORY / "shared", REPOSITORY / "services")

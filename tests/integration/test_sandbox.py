@@ -18,12 +18,6 @@ ANN, TEAM, OPERATIONS, NEWS = 5000000001, -4000000001, -1002000000001, -10010000
 
 
 @pytest.fixture
-def sandbox() -> Iterator[Sandbox]:
-    with Sandbox.start() as running:
-        yield running
-
-
-@pytest.fixture
 def background() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor() as pool:
         yield pool

@@ -1,7 +1,7 @@
 """Two well-known libraries poll and send through the sandbox: it is what they expect."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -18,12 +18,6 @@ from support.sandbox import TOKEN, Sandbox
 
 ANN, TEAM, OPERATIONS = 5000000001, -4000000001, -1002000000001
 PTB = Application[Any, Any, Any, Any, Any, Any]
-
-
-@pytest.fixture
-def sandbox() -> Iterator[Sandbox]:
-    with Sandbox.start() as running:
-        yield running
 
 
 async def converse(sandbox: Sandbox) -> None:

@@ -17,12 +17,6 @@ GET_ME = f"GET /bot{TOKEN}/getMe HTTP/1.1\r\nHost: x\r\n\r\n".encode()
 
 
 @pytest.fixture
-def sandbox() -> Iterator[Sandbox]:
-    with Sandbox.start() as running:
-        yield running
-
-
-@pytest.fixture
 def connection(sandbox: Sandbox) -> Iterator[socket.socket]:
     address = urlsplit(sandbox.url)
     with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
