@@ -16,6 +16,7 @@ from fire.world import KEYS, World
 
 _HEARING: Final = 5.0  # seconds in which the poller must have heard of all, or nothing happens
 _NEAR: Final = 10_000  # update ids: more than there are messages in a campaign
+_REFUSING: Final = 10.0  # seconds in which something must have been refused
 _ADOPTING: Final = 10.0  # seconds that a poller may take from its start to the new ids
 
 
@@ -85,6 +86,7 @@ class DeadLettersRevived(BadReceivers):
         world.say_much("refused", *world.chats)
 
     def heal(self, world: World) -> None:
+        _until(world.has_dead_letters, _REFUSING)
         super().heal(world)
         world.say_much("after", *world.chats)
         world.revive_dead_letters(self._most)

@@ -265,9 +265,16 @@ class World:
 
     def cursor(self) -> int:
         """Return the update id that the poller asks for next; 0 when it cannot be read."""
+        return self._read("SELECT next_offset FROM poll_state")
+
+    def has_dead_letters(self) -> bool:
+        """Tell whether something is dead; False when that cannot be read."""
+        return self._read("SELECT count(*) FROM deliveries WHERE state = 'DEAD'") > 0
+
+    def _read(self, query: str) -> int:
         with contextlib.suppress(sqlite3.OperationalError):
             with contextlib.closing(sqlite3.connect(self.database)) as database:
-                found = database.execute("SELECT next_offset FROM poll_state").fetchone()
+                found = database.execute(query).fetchone()
             return int(found[0])
         return 0
 
