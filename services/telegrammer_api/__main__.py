@@ -54,6 +54,7 @@ def run(settings: Settings) -> None:
         threads=settings.api_threads,
         queue=settings.api_queue,
         request_timeout=settings.request_timeout,
+        longest_request=settings.request_timeout + settings.send_timeout,
     )
     try:
         server.serve(functools.partial(application, settings, context, row), listener, limits)

@@ -24,6 +24,9 @@ AUTHORIZATIONS: Final = "telegrammer.authorizations"
 ROUTE: Final = "telegrammer.route"
 """environ: the application sets it to the matched route's template, for the log."""
 
+KEY_ID: Final = "telegrammer.key_id"
+"""environ: the application sets it to the id of the caller's key, for the log."""
+
 Application = Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]
 
 OpenApplication = Callable[[], AbstractContextManager[Application]]

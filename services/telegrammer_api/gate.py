@@ -14,7 +14,7 @@ from telegrammer.errors import StorageUnavailable
 from telegrammer.store.connection import Database
 from telegrammer.store.keys import Keys
 from telegrammer_api.errors import ApiError, Code
-from telegrammer_api.front import AUTHORIZATIONS, ROUTE
+from telegrammer_api.front import AUTHORIZATIONS, KEY_ID, ROUTE
 from telegrammer_api.pool import Pool
 
 BODY_LIMIT: Final = 65536
@@ -57,7 +57,7 @@ class Gate:
         """Take the steps that follow once the path is known."""
         req.env[ROUTE] = req.uri_template
         _check_method(req.method, resource)
-        req.owner_id = self._owner(req)
+        req.owner_id = req.env[KEY_ID] = self._owner(req)
         if (_declared_length(req) or 0) > BODY_LIMIT:
             raise ApiError(Code.PAYLOAD_TOO_LARGE)
         if req.method == "POST":

@@ -8,8 +8,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final
+from wsgiref.types import WSGIEnvironment
 
 _EVERYTHING_SENT: Final = memoryview(b"")
+_NEVER: Final = float("inf")
 
 
 class Then(enum.Enum):
@@ -36,6 +38,8 @@ class Connection:
         """What came of a head that is not complete, or of the next request."""
         self.room: Room | None = None
         self.work: Future[None] | None = None
+        self.environ: WSGIEnvironment = {}
+        """The running request's, once the application has it."""
         self.then = Then.CLOSE
         self._unsent = _EVERYTHING_SENT
 
@@ -76,6 +80,7 @@ class Room:
         self.late = late
         self._seconds = seconds
         self._until: OrderedDict[Connection, float] = OrderedDict()
+        self._closes = _NEVER
 
     def __len__(self) -> int:
         return len(self._until)
@@ -89,6 +94,14 @@ class Room:
     def discard(self, connection: Connection) -> None:
         del self._until[connection]
 
+    def close(self, moment: float) -> None:
+        """Let nobody stay beyond this moment, whatever was left of the time."""
+        self._closes = moment
+
+    def is_closed(self, now: float) -> bool:
+        """Tell whether nobody may stay any more."""
+        return now >= self._closes
+
     @property
     def oldest(self) -> Connection | None:
         """The connection that is here the longest, if any is."""
@@ -97,7 +110,7 @@ class Room:
     @property
     def next_late(self) -> float:
         """When the oldest connection's time is over; infinite when none is here."""
-        return next(iter(self._until.values()), float("inf"))
+        return min(self._closes, next(iter(self._until.values()))) if self._until else _NEVER
 
 
 def leave(connection: Connection) -> None:

@@ -65,6 +65,9 @@ class Limits:
     """How long a request may wait for a thread before it is refused."""
     stop_timeout: float = 45.0
     """How long running requests may go on while the server stops."""
+    longest_request: float = 25.0
+    """How long a request may take once a thread has it: one that waits is not begun when
+    less is left of ``stop_timeout``."""
     stuck_timeout: int = 30
     """How long a worker's main thread may show no life before the worker is killed."""
 

@@ -23,11 +23,12 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from http import HTTPMethod
 from typing import Final
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 from gunicorn import systemd
 from gunicorn.arbiter import Arbiter
@@ -47,7 +48,7 @@ from telegrammer_api.exchange import (
     StrictRequest,
     run,
 )
-from telegrammer_api.front import Application
+from telegrammer_api.front import KEY_ID, REQUEST_ID, ROUTE, Application
 from telegrammer_api.rooms import Connection, Room, Then, leave
 
 log: Final = Log("api")
@@ -164,17 +165,23 @@ class FrontWorker(Worker):  # type: ignore[misc]
         self._listening = False
         self._epoll.unregister(self._listener)
         self._listener.close()
-        now = time.monotonic()
-        last_call, give_up = now + _LAST_CALL, now + self.app.limits.stop_timeout
+        limits, now = self.app.limits, time.monotonic()
+        last_call, give_up = now + _LAST_CALL, now + limits.stop_timeout
+        # Refused while it is certain that nothing was done, rather than begun and cut.
+        self._queued.close(give_up - limits.longest_request)
         while self._connections and now < give_up:
             self._turn(_LAST_CALL)
             now = time.monotonic()
             if now >= last_call:
-                self._drop_all(*self._without_request)
+                self._drop_all(self._fresh, self._arriving, self._idle)
 
     def _close(self) -> None:
         for connection in list(self._connections.values()):
-            if connection.room is not None:
+            if connection.work is not None and connection.work.running():
+                _log_cut(connection)
+            if connection.room is self._writing:
+                self._write_late(connection)
+            elif connection.room is not None:
                 self._end(connection)
         self._epoll.close()
         # Requests that did not end in time still use the application: they are left
@@ -330,7 +337,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
             self._end(connection)
 
     def _admit(self, connection: Connection, request: StrictRequest) -> None:
-        if self._busy >= self._capacity:
+        if self._busy >= self._capacity or self._queued.is_closed(time.monotonic()):
             return self._refuse(connection, pages.OVERLOADED)
         self._count(1)
         connection.then = Then.CLOSE  # unless an answer says otherwise
@@ -373,9 +380,13 @@ class FrontWorker(Worker):  # type: ignore[misc]
             os.write(self.PIPE[1], b"\0")
 
     def _ask(self, connection: Connection, request: StrictRequest, request_id: str) -> Reply:
+        def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            connection.environ = environ
+            return self._application(environ, start_response)
+
         call = Call(connection.peer, self._server, request_id, last=not self.alive)
         try:
-            return run(self._application, request, self.cfg, call)
+            return run(application, request, self.cfg, call)
         except (Exception, SystemExit) as error:  # the outermost edge of a request
             page = pages.page_for(error)
             if page is pages.INTERNAL_ERROR:
@@ -391,6 +402,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
     def _settle(self, connection: Connection) -> None:
         """Take the connection back from the pool."""
         connection.work = None
+        connection.environ = {}
         self._attend(connection, self._follow)
 
     def _follow(self, connection: Connection) -> None:
@@ -448,9 +460,30 @@ def _log_request(
     """Write the line of the log; nothing in it is a caller's own text."""
     log.info(
         "request",
-        method=method if method is None or method in HTTPMethod.__members__ else "OTHER",
+        method=_known(method),
         route=route,
         status=status,
-        duration_ms=round((time.monotonic() - connection.began) * 1000, 1),
+        duration_ms=_age_ms(connection),
         request_id=request_id,
     )
+
+
+def _log_cut(connection: Connection) -> None:
+    """Name a request whose caller gets no answer, by what is known of it so far."""
+    environ = connection.environ
+    log.warning(
+        "request_cut",
+        method=_known(environ.get("REQUEST_METHOD")),
+        route=environ.get(ROUTE),
+        key_id=environ.get(KEY_ID),
+        duration_ms=_age_ms(connection),
+        request_id=environ.get(REQUEST_ID),
+    )
+
+
+def _known(method: str | None) -> str | None:
+    return method if method is None or method in HTTPMethod.__members__ else "OTHER"
+
+
+def _age_ms(connection: Connection) -> float:
+    return round((time.monotonic() - connection.began) * 1000, 1)

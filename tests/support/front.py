@@ -8,6 +8,7 @@ the block stops it and checks that it left no process behind.
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import json
 import os
@@ -42,6 +43,25 @@ def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+class Hold:
+    """Requests for ``target`` run until ``release``, or the end of the block."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "hold"
+        self.target = f"/held{path}"
+        self._file = path.open("wb")
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def release(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_UN)
 
 
 class Front:

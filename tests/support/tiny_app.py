@@ -4,6 +4,7 @@ It stands where the product's application stands: the paths are the behaviours.
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import time
@@ -71,6 +72,7 @@ def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iter
     """Do what the path's first segment says, with its second as the argument."""
     name, _, argument = environ["PATH_INFO"].removeprefix("/").partition("/")
     environ[front.ROUTE] = f"/{name}"
+    environ[front.KEY_ID] = 7
     match name:
         case "bad-header":
             start_response("200 OK", [("X-Bad", "a\nb")])
@@ -91,6 +93,8 @@ def _body(name: str, argument: str, environ: WSGIEnvironment) -> bytes:
     match name:
         case "sleep":
             time.sleep(float(argument))
+        case "held":
+            _wait_for_lock(f"/{argument}")
         case "body":
             return _whole_body(environ)
         case "forgiving":
@@ -104,6 +108,13 @@ def _body(name: str, argument: str, environ: WSGIEnvironment) -> bytes:
         case "exit":
             raise SystemExit(7)
     return json.dumps(_seen(environ)).encode()
+
+
+def _wait_for_lock(path: str) -> None:
+    """Wait until the test lets go of the file, or has ended."""
+    log("held")
+    with open(path, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
 
 
 def _whole_body(environ: WSGIEnvironment) -> bytes:

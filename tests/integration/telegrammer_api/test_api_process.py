@@ -182,6 +182,27 @@ def test_a_running_send_is_finished_before_the_end(start: Start) -> None:
     assert api.process.wait() == 0
 
 
+def test_a_send_that_may_not_end_before_the_stop_is_refused_and_not_sent(start: Start) -> None:
+    """It waits behind another; the times allow 50 s for a send, the stop 45 s."""
+    api = start(api_workers=1, api_threads=1, send_timeout="45s", request_timeout="5s")
+    api.sandbox.say(7, "hi")
+    api.sandbox.fault("sendMessage", hold=True, run=True)
+    send = request("/send", "POST", *api.headers(), body=b'{"chat_id":7,"text":"x"}')
+    with api.client() as running, api.client() as waiting:
+        assert waiting.exchange(request("/nothing")).status == 404  # known to the worker
+        running.send(send)
+        api.sandbox.wait_held("sendMessage")
+        waiting.send(send)
+        api.process.stop_signal()
+        refusal = api.checked(waiting.read_response())
+        api.sandbox.release()
+
+        assert outcome(refusal) == (503, "OVERLOADED")
+        assert api.checked(running.read_response()).status == 200
+        assert api.process.wait() == 0
+    assert len(api.sandbox.calls("sendMessage")) == 1
+
+
 def _refuses(api: RunningApi) -> bool:
     try:
         api.client().close()

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.front import Front, until
+from support.front import Front, Hold, until
 from support.raw_http import RawClient, request
 
 # -- start ------------------------------------------------------------------------------
@@ -188,13 +188,75 @@ def test_a_signal_to_every_process_stops_it_as_gently() -> None:
         assert front.wait() == 0
 
 
-def test_a_request_that_does_not_end_is_cut_at_the_stop_timeout() -> None:
+def test_a_request_that_does_not_end_is_cut_at_the_stop_timeout_and_named() -> None:
     with Front(stop_timeout=1.0) as front, front.ready().client() as client:
-        client.send(request("/sleep/30"))
+        client.send(request("/sleep/30?secret"))
         assert until(lambda: busy(front))
 
         assert 0.9 < front.stop() < 5.0
         assert client.is_closed()
+        (line,) = [line for line in front.log.splitlines() if "event=request_cut" in line]
+        assert "level=warning" in line
+        assert "method=GET route=/sleep key_id=7" in line
+        assert re.search(r"request_id=[0-9a-f]{16}", line)
+        assert "secret" not in front.log
+
+
+def test_an_answer_that_is_not_taken_by_the_stop_timeout_is_named() -> None:
+    with (
+        Front(stop_timeout=1.0, request_timeout=20.0) as front,
+        front.ready().client(receive_buffer=4096) as client,
+    ):
+        client.send(request("/big/20000000"))
+        assert front.logged("event=request .*status=200")
+        front.stop()
+
+        assert "event=response_cut" in front.log
+
+
+def test_a_waiting_request_that_may_not_end_in_time_is_refused_instead_of_begun(
+    tmp_path: Path,
+) -> None:
+    """Its caller knows that nothing was done. What runs goes on, and is answered."""
+    with (
+        Front(threads=1, queue=2, stop_timeout=20.0, longest_request=19.5) as front,
+        Hold(tmp_path) as hold,
+        front.ready().client() as running,
+        front.client() as waiting,
+    ):
+        assert waiting.exchange(request("/")).status == 200
+        running.send(request(hold.target))
+        assert front.logged("tiny_app held")
+        waiting.send(request("/", "POST", body=b"x" * 100_000))
+        front.send_signal(signal.SIGTERM)
+        refusal = waiting.read_response()
+        hold.release()
+
+        assert (refusal.status, refusal.code) == (503, "OVERLOADED")
+        assert waiting.is_closed()
+        assert running.read_response().status == 200
+        assert front.wait() == 0
+
+
+def test_nothing_is_begun_once_too_little_time_is_left(tmp_path: Path) -> None:
+    """A thread is free, yet the stop may come before it is done."""
+    with (
+        Front(threads=2, stop_timeout=20.0, longest_request=30.0) as front,
+        Hold(tmp_path) as hold,
+        front.ready().client() as running,
+        front.client() as late,
+    ):
+        running.send(request(hold.target))
+        assert front.logged("tiny_app held")
+        late.send(b"GET / HTTP/1.1\r\n")
+        front.send_signal(signal.SIGTERM)
+        assert until(lambda: refuses(front))
+        late.send(b"Host: gateway\r\n\r\n")
+
+        assert late.read_response().code == "OVERLOADED"
+        hold.release()
+        assert running.read_response().status == 200
+        assert front.wait() == 0
 
 
 def test_a_stop_right_after_the_start_is_not_lost() -> None:
@@ -220,6 +282,15 @@ def test_workers_leave_and_free_the_port_when_the_master_is_killed(application: 
         assert alive == []
         with socket.create_server(front.address):
             pass
+
+
+def refuses(front: Front) -> bool:
+    """Tell whether nobody listens any more."""
+    try:
+        front.client().close()
+    except ConnectionRefusedError:
+        return True
+    return False
 
 
 def busy(front: Front) -> bool:

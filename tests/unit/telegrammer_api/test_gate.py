@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from support.log_lines import logged
 from support.wsgi import Api, error_of
-from telegrammer_api.front import AUTHORIZATIONS, BodyTimedOut
+from telegrammer_api.front import AUTHORIZATIONS, KEY_ID, REQUEST_ID, ROUTE, BodyTimedOut
 
 ROUTES = [
     ("POST", "/send"),
@@ -130,6 +130,15 @@ def test_anything_but_a_known_key_is_401(
 
     assert outcome(result) == (401, "UNAUTHORIZED")
     assert result.headers["www-authenticate"] == "Bearer"
+
+
+def test_the_front_learns_route_and_key_for_its_log(api: Api) -> None:
+    headers = {"Authorization": f"Bearer {api.key}"}
+    environ = falcon.testing.create_environ("/subscriptions/5", headers=headers, method="DELETE")
+    environ |= {"RAW_URI": "/subscriptions/5", AUTHORIZATIONS: 1, REQUEST_ID: "abc"}
+    list(api.app(environ, falcon.testing.StartResponseMock()))
+
+    assert (environ[ROUTE], environ[KEY_ID]) == ("/subscriptions/{subscription_id}", 1)
 
 
 def test_two_authorization_headers_are_401_even_when_one_is_right(api: Api) -> None:
