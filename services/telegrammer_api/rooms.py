@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import socket
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Final
 from wsgiref.types import WSGIEnvironment
@@ -84,6 +84,9 @@ class Room:
 
     def __len__(self) -> int:
         return len(self._until)
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(self._until)
 
     def enter(self, connection: Connection, now: float) -> None:
         """Take the connection out of the room where it was, into this one."""

@@ -38,11 +38,10 @@ from telegrammer import logs  # noqa: E402
 from telegrammer.errors import Failure  # noqa: E402
 from telegrammer.logs import Log  # noqa: E402
 from telegrammer_api.front import OpenApplication  # noqa: E402
-from telegrammer_api.worker import LONGEST_LINE, FrontWorker  # noqa: E402
+from telegrammer_api.worker import BACKLOG, LONGEST_LINE, FrontWorker  # noqa: E402
 
 log: Final = Log("api")
 
-_BACKLOG: Final = 1024
 # gunicorn looks for life in the times of a file for each worker. In memory: a worker can
 # be started while every disk is full, or cannot be written.
 _HEARTBEATS: Final = "/dev/shm"  # noqa: S108  the name is random, the file unlinked at once
@@ -82,7 +81,7 @@ def bind(host: str, port: int) -> socket.socket:
         raise Failure(f"cannot resolve the bind address {host}: no such name can be") from None
     family, _, _, _, address = found[0]
     try:
-        return socket.create_server((str(address[0]), port), family=family, backlog=_BACKLOG)
+        return socket.create_server((str(address[0]), port), family=family, backlog=BACKLOG)
     except OSError as error:
         reason = f"{os.strerror(error.errno or 0)}; --host and --port choose another"
         raise Failure(f"cannot listen on {host} port {port}: {reason}") from None

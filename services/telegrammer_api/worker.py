@@ -59,10 +59,14 @@ LONGEST_HEAD: Final = 32 * 1024
 LONGEST_LINE: Final = 4094
 """Bytes of a request line; more is answered 414."""
 
+BACKLOG: Final = 1024
+"""Connections that may wait at the listener."""
+
 _LINGER: Final = 2.0
 _FRESH: Final = 0.1  # a head that takes longer is a slow one
 _TURN: Final = 1.0  # at least this often the parent is looked for, where the kernel tells nothing
 _LAST_CALL: Final = 0.2  # while stopping: for a request that is on its way
+_LAST_HEAD: Final = 2.0  # while stopping: for one that has begun to arrive
 _SPARE_CONNECTIONS: Final = 512  # beside those with a request
 _SPARE_DESCRIPTORS: Final = 64  # for the application, logs and the like
 
@@ -163,17 +167,21 @@ class FrontWorker(Worker):  # type: ignore[misc]
         """Accept nothing more, drop who has no request here, finish the others."""
         self.alive = False
         self._listening = False
-        self._epoll.unregister(self._listener)
-        self._listener.close()
         limits, now = self.app.limits, time.monotonic()
         last_call, give_up = now + _LAST_CALL, now + limits.stop_timeout
         # Refused while it is certain that nothing was done, rather than begun and cut.
         self._queued.close(give_up - limits.longest_request)
+        self._idle.close(last_call)
+        for room in (self._fresh, self._arriving):
+            room.close(now + _LAST_HEAD)
+        self._epoll.unregister(self._listener)
+        self._accept_waiting()
+        self._listener.close()
         while self._connections and now < give_up:
             self._turn(_LAST_CALL)
             now = time.monotonic()
             if now >= last_call:
-                self._drop_all(self._fresh, self._arriving, self._idle)
+                self._drop_silent(self._fresh, self._arriving)
 
     def _close(self) -> None:
         for connection in list(self._connections.values()):
@@ -230,10 +238,10 @@ class FrontWorker(Worker):  # type: ignore[misc]
         while room.next_late <= now and (connection := room.oldest):
             self._attend(connection, room.late)
 
-    def _drop_all(self, *rooms: Room) -> None:
-        for room in rooms:
-            while connection := room.oldest:
-                self._end(connection)
+    def _drop_silent(self, *rooms: Room) -> None:
+        """End the connections that nothing has come from."""
+        for connection in [found for room in rooms for found in room if not found.received]:
+            self._end(connection)
 
     def _wait(self, connection: Connection, room: Room) -> None:
         """Move the connection into a room and wait for its socket there."""
@@ -260,6 +268,15 @@ class FrontWorker(Worker):  # type: ignore[misc]
             while batch and self._accept():
                 batch -= 1
             self._epoll.modify(self._listener, _READ)
+
+    def _accept_waiting(self) -> None:
+        """Accept who knocked before the stop: once nobody listens, they would be reset.
+
+        Other workers may have come and have a thread for them, or may stop as well.
+        """
+        for _ in range(BACKLOG):
+            if not self._accept():
+                return
 
     def _load(self) -> int:
         """Return how many requests are here or will be in a moment."""

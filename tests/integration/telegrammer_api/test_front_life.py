@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -135,14 +136,12 @@ STOPS = [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT]
 @pytest.mark.parametrize("number", STOPS)
 def test_it_stops_within_a_second_when_no_request_runs(number: signal.Signals) -> None:
     with Front(workers=2, request_timeout=20.0) as front:
-        with front.ready(2).client() as idle, front.client() as silent, front.client() as slow:
+        with front.ready(2).client() as idle, front.client() as silent:
             idle.exchange(request("/"))
-            slow.send(b"GET / HTTP/1.1\r\n")
 
             assert front.stop(number) < 1.0
             assert idle.is_closed()
             assert silent.is_closed()
-            assert slow.is_closed()
         assert "Traceback" not in front.log
 
 
@@ -163,6 +162,55 @@ def test_running_and_waiting_requests_are_answered_before_the_end(number: signal
         with pytest.raises(ConnectionRefusedError):
             front.client()
         assert "tiny_app closed" in front.log
+
+
+def test_a_head_that_has_begun_to_arrive_is_waited_for_while_it_stops() -> None:
+    with Front() as front, front.ready().client() as known, front.client() as slow:
+        slow.send(b"GET / HTTP/1.1\r\nHost: ")
+        assert known.exchange(request("/")).status == 200  # by now the worker has read the other
+        front.send_signal(signal.SIGTERM)
+        assert until(lambda: refuses(front))
+        assert known.is_closed()  # the last call for those who have sent nothing is over
+        slow.send(b"gateway\r\n\r\n")
+
+        assert slow.read_response().headers["connection"] == "close"
+        assert front.wait() == 0
+
+
+def test_a_head_that_never_ends_holds_up_no_stop() -> None:
+    with Front(request_timeout=20.0) as front, front.ready().client() as slow:
+        slow.send(b"GET / HTTP/1.1\r\n")
+        front.send_signal(signal.SIGTERM)
+
+        assert slow.read_response().code == "REQUEST_TIMEOUT"
+        assert slow.age < 5.0
+        assert slow.is_closed()
+        slow.close()
+        assert front.wait(5.0) == 0
+
+
+def test_who_has_knocked_before_a_stop_is_answered(tmp_path: Path) -> None:
+    """Those that no worker has accepted yet; and who finds no place is told."""
+    with (
+        Front(threads=2, queue=4) as front,
+        contextlib.ExitStack() as held,
+        Hold(tmp_path) as hold,
+    ):
+        (worker,) = front.ready().workers()
+        worker.suspend()
+        clients = [held.enter_context(front.client()) for _ in range(8)]
+        for client in clients:
+            client.send(request(hold.target))
+        front.send_signal(signal.SIGTERM)
+        master = psutil.Process(front.process.pid)
+        assert until(lambda: not master.net_connections())
+        worker.resume()
+
+        assert front.logged("event=request .*status=503", 2)
+        hold.release()
+        statuses = Counter(client.read_response().status for client in clients)
+        assert statuses == {200: 6, 503: 2}
+        assert front.wait() == 0
 
 
 def test_a_second_wish_to_stop_changes_nothing() -> None:
