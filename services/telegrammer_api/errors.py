@@ -22,7 +22,7 @@ from telegrammer.errors import (
     TimedOut,
 )
 from telegrammer.logs import redacted
-from telegrammer_api.front import BodyError, BodyTimedOut
+from telegrammer_api.front import BodyError, BodyTimedOut, BodyTooLong
 
 
 class Code(Enum):
@@ -111,6 +111,7 @@ _CODES: Final = (
     (HttpError, Code.UPSTREAM_UNAVAILABLE),
     (TelegramError, Code.UPSTREAM_ERROR),
     (BodyTimedOut, Code.REQUEST_TIMEOUT),
+    (BodyTooLong, Code.PAYLOAD_TOO_LARGE),
     (BodyError, Code.INVALID_REQUEST),
     (falcon.HTTPNotFound, Code.NOT_FOUND),
 )

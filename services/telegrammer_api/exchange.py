@@ -29,11 +29,16 @@ from telegrammer_api.front import (
     Application,
     BodyError,
     BodyTimedOut,
+    BodyTooLong,
 )
 from telegrammer_api.rooms import Then
 
 RECEIVE: Final = 8192
 """Bytes asked from a socket at once."""
+
+LONGEST_BODY: Final = 256 * 1024
+"""Bytes of a body on the wire, with the sizes and extensions of its chunks, which the
+application does not see; more is answered 413."""
 
 _MOST_RECEIVED: Final = 65536
 
@@ -56,6 +61,7 @@ class Source(Unreader):  # type: ignore[misc]
         self._sock = sock
         self._seconds = seconds
         self._deadline: float | None = None
+        self._body_left = LONGEST_BODY
 
     def open_body(self, *, invite: bool) -> None:
         """Let the body be read from the socket; ``invite`` sends ``100 Continue``."""
@@ -81,6 +87,9 @@ class Source(Unreader):  # type: ignore[misc]
             self._sock.setblocking(False)
         if not data:
             raise BodyError
+        self._body_left -= len(data)
+        if self._body_left < 0:
+            raise BodyTooLong
         return data
 
 

@@ -42,5 +42,9 @@ class BodyError(Exception):
     """
 
 
+class BodyTooLong(BodyError):  # noqa: N818
+    """The body has too much beside what is read of it: 413 ``PAYLOAD_TOO_LARGE``."""
+
+
 class BodyTimedOut(BodyError):  # noqa: N818
     """The body was not there in full in time: 408 ``REQUEST_TIMEOUT``."""

@@ -13,7 +13,7 @@ from typing import Final
 from gunicorn.http import errors as http_errors
 from gunicorn.util import http_date
 
-from telegrammer_api.front import BodyError, BodyTimedOut
+from telegrammer_api.front import BodyError, BodyTimedOut, BodyTooLong
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class Page:
 
 INVALID_REQUEST: Final = Page(400, "INVALID_REQUEST", "this is not a well-formed HTTP/1.1 request")
 REQUEST_TIMEOUT: Final = Page(408, "REQUEST_TIMEOUT", "the request did not arrive in full in time")
+PAYLOAD_TOO_LARGE: Final = Page(413, "PAYLOAD_TOO_LARGE", "the body has too many bytes on the wire")
 URI_TOO_LONG: Final = Page(414, "URI_TOO_LONG", "the request line is too long")
 EXPECTATION_FAILED: Final = Page(
     417, "EXPECTATION_FAILED", "the only expectation met here is 100-continue"
@@ -61,6 +62,7 @@ OVERLOADED: Final = Page(
 # The first class that fits decides.
 _PAGES: Final[tuple[tuple[type[Exception], Page], ...]] = (
     (BodyTimedOut, REQUEST_TIMEOUT),
+    (BodyTooLong, PAYLOAD_TOO_LARGE),
     (BodyError, INVALID_REQUEST),
     # What the application tried to send, although a subclass of a client's mistake.
     (http_errors.InvalidResponseHeader, INTERNAL_ERROR),

@@ -96,9 +96,9 @@ def chunked(body: bytes, size: int = 8000) -> bytes:
     return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
 
-def send_chunked(api: RunningApi, body: bytes, *headers: str) -> Response:
-    lines = [*(headers or api.headers()), "Transfer-Encoding: chunked"]
-    return api.raw(request("/send", "POST", *lines) + chunked(body))
+def send_chunked(api: RunningApi, body: bytes, size: int = 8000) -> Response:
+    lines = [*api.headers(), "Transfer-Encoding: chunked"]
+    return api.raw(request("/send", "POST", *lines) + chunked(body, size))
 
 
 def test_413_is_exact_declared_and_chunked(api: RunningApi) -> None:
@@ -108,6 +108,7 @@ def test_413_is_exact_declared_and_chunked(api: RunningApi) -> None:
     for response in (
         api.raw(request("/send", "POST", *api.headers(), body=longest)),
         send_chunked(api, longest),
+        send_chunked(api, longest, size=2),
     ):
         assert response.status == 200
     for response in (
@@ -123,6 +124,21 @@ def test_an_endless_chunked_body_is_413_without_the_rest(api: RunningApi) -> Non
     response = api.raw(head + b"fffffff\r\n" + b" " * 70000)
 
     assert outcome(response) == (413, "PAYLOAD_TOO_LARGE")
+
+
+@pytest.mark.parametrize(
+    "chunk", [b"1;" + b"a" * 4000 + b"\r\n \r\n", b"1\r\n \r\n"], ids=["extensions", "tiny"]
+)
+def test_chunks_that_are_mostly_overhead_are_413(api: RunningApi, chunk: bytes) -> None:
+    """Although the body itself is small enough: a key holder could send any amount."""
+    chunks = chunk * (300_000 // len(chunk)) + chunked(SEND)
+    head = request("/send", "POST", *api.headers(), "Transfer-Encoding: chunked")
+
+    response = api.raw(head + chunks)
+
+    assert outcome(response) == (413, "PAYLOAD_TOO_LARGE")
+    assert response.headers["connection"] == "close"
+    assert api.sandbox.calls("sendMessage") == []
 
 
 def test_413_comes_before_415_and_415_before_400(api: RunningApi) -> None:

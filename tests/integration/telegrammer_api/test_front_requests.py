@@ -346,6 +346,16 @@ def test_malformed_chunks_close_even_when_the_application_reads_on(client: RawCl
     assert client.is_closed()
 
 
+def test_a_body_of_nothing_but_chunk_sizes_ends_with_413_although_nobody_catches_it(
+    client: RawClient,
+) -> None:
+    extended = b"1;" + b"a" * 4000 + b"\r\nx\r\n"
+    client.send(request("/body", "POST", "Transfer-Encoding: chunked") + extended * 100)
+
+    assert client.read_response().code == "PAYLOAD_TOO_LARGE"
+    assert client.is_closed()
+
+
 def test_chunks_without_an_end_are_refused(client: RawClient) -> None:
     client.send(request("/body", "POST", "Transfer-Encoding: chunked") + b"3\r\nabc\r\n")
     client.half_close()
