@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import socket
+import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -168,6 +169,7 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
 
     def __init__(self, server: _Server, listener: socket.socket) -> None:
         super().__init__(server)
+        self._looked = self._spare_until = time.monotonic()
         listener.setblocking(False)
         self.LISTENERS = [listener]
 
@@ -191,6 +193,20 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         """
         found: list[int] = super().wait_for_signals(max(timeout, self.timeout / 6))
         return found
+
+    def murder_workers(self) -> None:
+        """Kill stuck workers, but none for a time in which this process did not run either.
+
+        A worker shows life at least in every third of the timeout, so one that is late has
+        stood still for the other two. After the freeze of a whole machine or container each
+        gets that long again.
+        """
+        freeze, now = self.timeout * 2 / 3, time.monotonic()
+        if now - self._looked > freeze:
+            self._spare_until = now + freeze
+        self._looked = now
+        if now >= self._spare_until:
+            super().murder_workers()
 
     def handle_usr2(self) -> None:
         """Do nothing: a second master could not bind the address."""

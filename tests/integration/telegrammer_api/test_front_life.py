@@ -407,6 +407,25 @@ def test_a_worker_whose_main_thread_is_stuck_is_replaced() -> None:
             assert client.exchange(request("/")).status == 200
 
 
+def test_a_freeze_of_all_processes_costs_no_worker() -> None:
+    """A container that is paused, a debugger, a starved machine: none of them was stuck."""
+    with Front(workers=2, stuck_timeout=2) as front:
+        before = front.ready(2).workers()
+        os.killpg(front.process.pid, signal.SIGSTOP)
+        time.sleep(3.0)
+        front.send_signal(signal.SIGCONT)
+        front.send_signal(signal.SIGTTIN)
+        assert until(lambda: len(front.workers()) == 3)  # the master looks at the others now
+        os.killpg(front.process.pid, signal.SIGCONT)
+        front.send_signal(signal.SIGTTIN)
+        assert front.logged("worker_started", 4)
+
+        assert "WORKER TIMEOUT" not in front.log
+        assert all(worker.is_running() for worker in before)
+        before[0].suspend()  # who is stuck now is found as ever
+        assert front.logged("worker_started", 5)
+
+
 def test_a_worker_that_is_killed_is_replaced() -> None:
     with Front() as front:
         (worker,) = front.ready().workers()
