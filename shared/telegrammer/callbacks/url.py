@@ -16,6 +16,7 @@ _PARTS: Final = re.compile(r"(https?)://([^/?]*)(.*)", re.IGNORECASE)
 _AUTHORITY: Final = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]{1,5}))?")
 _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME: Final = re.compile(rf"(?=.{{1,254}}\Z){_LABEL}(?:\.{_LABEL})*\.?")
+_IPV4: Final = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,8 @@ def _host_and_port(authority: str, default_port: int) -> str:
 
 
 def _is_host(host: str) -> bool:
+    if numbers := _IPV4.fullmatch(host):
+        return all(int(number) <= 255 for number in numbers.groups())
     if not host.startswith("["):
         return _NAME.fullmatch(host) is not None
     try:
