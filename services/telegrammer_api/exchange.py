@@ -124,6 +124,7 @@ class RequestBody(Body):  # type: ignore[misc]
 class StrictRequest(Request):  # type: ignore[misc]
     """gunicorn's request, stricter where it is generous (RFC 9112, 3.2 and 6.1)."""
 
+    version: tuple[int, int]
     body: RequestBody
     authorizations: int
     """How many Authorization headers came."""
@@ -138,6 +139,11 @@ class StrictRequest(Request):  # type: ignore[misc]
         options = [value.lower().split(",") for name, value in self.headers if name == "CONNECTION"]
         asked = any(option.strip(" \t") == "close" for listed in options for option in listed)
         return asked or bool(super().should_close())
+
+    def parse_request_line(self, line_bytes: bytes) -> None:
+        super().parse_request_line(line_bytes)
+        # A later HTTP/1 is answered in ours, never in its own name (RFC 9110, 6.2).
+        self.version = min(self.version, (1, 1))
 
     def set_body_reader(self) -> None:
         super().set_body_reader()

@@ -62,6 +62,8 @@ LONGEST_LINE: Final = 4094
 BACKLOG: Final = 1024
 """Connections that may wait at the listener."""
 
+# Some clients send one after a body; alone, it would be taken for a head that is late.
+_EMPTY_LINE: Final = b"\r\n"
 _LINGER: Final = 2.0
 _FRESH: Final = 0.1  # a head that takes longer is a slow one
 _TURN: Final = 1.0  # at least this often the parent is looked for, where the kernel tells nothing
@@ -320,6 +322,9 @@ class FrontWorker(Worker):  # type: ignore[misc]
         if not data:
             return self._end(connection)
         if connection.room is self._idle:
+            data = data.removeprefix(_EMPTY_LINE)
+            if not data:
+                return self._watch(connection)
             self._begin(connection)
         connection.received += data
         # An incomplete head can be judged at a line's end or when it is too long.
@@ -387,7 +392,7 @@ class FrontWorker(Worker):  # type: ignore[misc]
                 reply = self._ask(connection, request, request_id)
             finally:
                 self._count(-1)  # before the peer can know, and ask again
-            connection.received = request.unreader.take_buffered()
+            connection.received = request.unreader.take_buffered().removeprefix(_EMPTY_LINE)
             connection.answer(reply.data, reply.then)
             _log_request(connection, reply.status, request_id, request.method, reply.route)
         except Exception:  # nobody asks the future

@@ -176,6 +176,12 @@ def test_http_1_0_needs_no_host_and_closes(client: RawClient) -> None:
     assert client.is_closed()
 
 
+def test_a_later_http_1_is_answered_in_ours(client: RawClient) -> None:
+    client.send(b"GET / HTTP/1.9\r\nHost: gateway\r\n\r\n")
+
+    assert client.read_until(b"\r\n").startswith(b"HTTP/1.1 200 ")
+
+
 def test_no_peer_is_believed_about_scheme_address_or_path(client: RawClient) -> None:
     plain = client.exchange(request("/zzz/env")).json()
     told = client.exchange(

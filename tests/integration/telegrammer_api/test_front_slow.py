@@ -145,6 +145,22 @@ def wanted_body(client: RawClient) -> None:
     client.send(request("/body", "POST", "Content-Length: 100") + b"begin")
 
 
+@pytest.mark.parametrize("with_body", [True, False])
+def test_an_empty_line_after_a_body_is_no_late_head(with_body: bool) -> None:
+    """Some clients send one (RFC 9112, 2.2): the connection stays idle, and of use."""
+    with Front(request_timeout=0.2, idle_timeout=1.0) as front, front.ready().client() as client:
+        body = request("/body", "POST", body=b"x")
+        for _ in range(2):
+            client.send(body + b"\r\n" if with_body else body)
+            assert client.read_response().body == b"x"
+            if not with_body:
+                client.send(b"\r\n")
+
+        assert client.is_closed()
+        assert client.age > 0.9
+        assert "status=408" not in front.log
+
+
 def unsent_chunks(client: RawClient) -> None:
     client.send(request("/body", "POST", "Transfer-Encoding: chunked") + b"5\r\nbe")
 
