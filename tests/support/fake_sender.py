@@ -12,6 +12,7 @@ class FakeSender(Sender[Flight]):
         self.slots = slots
         self.flying: list[tuple[Flight, Post]] = []
         self.answers: list[tuple[Flight, Answer]] = []
+        self.readable: set[int] = set()  # descriptors, until the next wait has told of them
 
     @property
     def free(self) -> int:
@@ -36,7 +37,8 @@ class FakeSender(Sender[Flight]):
 
     def wait(self, seconds: float) -> tuple[list[tuple[Flight, Answer]], set[int]]:
         answers, self.answers = self.answers, []
-        return answers, set()
+        readable, self.readable = self.readable, set()
+        return answers, readable
 
     def answer(self, update_id: int, answer: Answer) -> None:
         (found,) = [one for one in self.flying if one[0].job.update_id == update_id]

@@ -40,10 +40,14 @@ def test_ids_are_taken_ascending_once_and_only_from_the_cursor_on(gateway: Gatew
     gateway.subscribe(owner, "http://a/")
     gateway.ingest(message(10))
 
-    done = gateway.ingest(message(12), message(9), message(11), message(11), message(10))
+    done = gateway.ingest(
+        message(12), message(9), message(11, payload='"1st"'), message(11, payload='"2nd"'),
+        message(10),
+    )  # fmt: skip
 
     assert done.updates == 2
     assert [row[1] for row in gateway.jobs()] == [10, 11, 12]
+    assert gateway.jobs()[1][2] == '"2nd"'
     assert gateway.inbox.cursor() == 13
 
 
@@ -59,6 +63,15 @@ def test_a_replay_below_the_cursor_changes_nothing(gateway: Gateway) -> None:
     done = gateway.ingest(message(5), message(6), now=NOW + SIX_DAYS)
 
     assert (done.updates, done.adopted, gateway.inbox.cursor()) == (0, False, 101)
+
+
+def test_the_six_days_count_from_the_last_update(gateway: Gateway) -> None:
+    gateway.ingest(message(100))
+    gateway.ingest(message(101), now=NOW + SIX_DAYS)
+
+    done = gateway.ingest(message(5), now=NOW + SIX_DAYS + 1)
+
+    assert (done.updates, done.adopted, gateway.inbox.cursor()) == (0, False, 102)
 
 
 def test_lower_ids_after_six_quiet_days_are_a_new_sequence(gateway: Gateway) -> None:
@@ -123,9 +136,11 @@ def test_dead_jobs_count_and_room_comes_back_with_deleted_keys(gateway: Gateway)
 def test_a_full_queue_lets_updates_without_jobs_pass(gateway: Gateway) -> None:
     owner, _ = gateway.key()
     gateway.subscribe(owner, "http://a/")
-    gateway.ingest(message(1), max_jobs=1)
+    gateway.ingest(message(1), message(2), max_jobs=2)
 
-    assert gateway.ingest(message(2, chat=77), Update(3), max_jobs=1).updates == 2
+    assert gateway.ingest(message(3, chat=77), Update(4), max_jobs=2).updates == 2
+    # An operator has lowered the limit since.
+    assert gateway.ingest(message(5, chat=77), max_jobs=1).updates == 1
 
 
 def test_a_username_belongs_to_the_chat_that_showed_it_last(gateway: Gateway) -> None:

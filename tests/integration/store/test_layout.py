@@ -114,6 +114,7 @@ def test_a_new_database_has_layout_1_in_wal_mode_with_the_pragmas_on(db: Path) -
                 "foreign_keys",
                 "synchronous",
                 "secure_delete",
+                "busy_timeout",
             )
         }
 
@@ -123,6 +124,7 @@ def test_a_new_database_has_layout_1_in_wal_mode_with_the_pragmas_on(db: Path) -
         "foreign_keys": 1,
         "synchronous": 1,
         "secure_delete": 1,
+        "busy_timeout": 5000,
     }
 
 

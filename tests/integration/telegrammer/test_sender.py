@@ -124,6 +124,22 @@ def test_a_retry_after_counts_although_the_rest_of_the_answer_is_of_no_use(
     assert answer_of(post(receiver.url))[0] == Answer(error=error, retry_after="3600")
 
 
+def test_a_retry_after_is_not_taken_for_the_next_posts(receiver: Receiver) -> None:
+    """Of which no head may come, that would tell it apart."""
+    replies = iter(
+        (
+            Reply(503, {"Retry-After": "3600", "Connection": "close"}),
+            Reply(raw=lambda connection, _closing: connection.close()),
+        )
+    )
+    receiver.answer = lambda _: next(replies)
+    with Sender[int](1, 1, 5) as sender:
+        sender.start(0, post(receiver.url))
+        assert collect(sender, 1) == {0: Answer(503, retry_after="3600")}
+        sender.start(1, post(receiver.url))
+        assert collect(sender, 1) == {1: Answer(error="connection_closed")}
+
+
 def test_the_limit_counts_for_each_answer_anew(receiver: Receiver) -> None:
     receiver.answer = lambda _: Reply(200, {}, b"x" * (RESPONSE_LIMIT - 1))
     with Sender[int](1, 1, 5) as sender:

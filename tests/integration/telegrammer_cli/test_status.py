@@ -9,7 +9,9 @@ import pytest
 
 from support.builders import BOT, Gateway, message
 from support.cli import Run
+from support.front import until
 from support.processes import Processes
+from support.sandbox import Sandbox
 from telegrammer.model import State
 from telegrammer.store.components import Component, Components
 
@@ -122,19 +124,24 @@ def test_the_limit_is_the_setting(run: Run, rows: Components) -> None:
     assert found["queue"]["limit"] == 7
 
 
-def test_a_real_dispatcher_is_seen_and_gone_after_its_stop(
-    processes: Processes, run: Run, gateway: Gateway
+@pytest.mark.parametrize("role", ["poller", "dispatcher"])
+def test_a_real_process_is_seen_and_gone_after_its_stop(
+    processes: Processes, run: Run, gateway: Gateway, sandbox: Sandbox, role: str
 ) -> None:
-    env = {"TELEGRAMMER_DB": str(gateway.path)}
-    dispatcher = processes.spawn("telegrammer_dispatcher", env=env)
-    dispatcher.wait_event("started")
-    running = json.loads(run("status", "--json").out)["components"]["dispatcher"]
-    assert dispatcher.terminate() == 0
-    stopped = json.loads(run("status", "--json").out)["components"]["dispatcher"]
+    env = {
+        "TELEGRAMMER_DB": str(gateway.path),
+        "TELEGRAMMER_BOT_TOKEN": sandbox.token,
+        "TELEGRAMMER_BOT_API_URL": sandbox.url,
+    }
+    process = processes.spawn(f"telegrammer_{role}", env=env)
+    process.wait_event("started")
+    assert until(lambda: Components(gateway.database).all()[role].state is State.RUNNING)
+    running = json.loads(run("status", "--json").out)["components"][role]
+    assert process.terminate() == 0
+    stopped = json.loads(run("status", "--json").out)["components"][role]
 
-    assert running["pid"] == dispatcher.pid
-    assert running["state"] in ("starting", "running")
-    assert stopped == {"state": "absent", "reason": "not_running"}
+    assert (running["pid"], running["state"]) == (process.pid, "running")
+    assert (stopped["state"], stopped["reason"]) == ("absent", "not_running")
 
 
 def test_a_killed_dispatcher_is_still_named_until_it_is_stale(

@@ -1,10 +1,13 @@
 """The dispatcher's turns, with the clock and the receivers in the test's hands."""
 
+import errno
+import select
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,6 +15,7 @@ from support.builders import BOT, NOW, Gateway, message
 from support.fake_clock import FakeClock
 from support.fake_sender import FakeSender
 from support.log_lines import logged
+from telegrammer import notification
 from telegrammer.callbacks.outcome import Answer
 from telegrammer.errors import StorageUnavailable
 from telegrammer.heartbeat import Heartbeat
@@ -20,7 +24,7 @@ from telegrammer.notification import Watch
 from telegrammer.process import Stop
 from telegrammer.store.components import Components
 from telegrammer.store.connection import Database
-from telegrammer.store.queue import PURGE_CHUNK, Counts, Look, Queued, Turn
+from telegrammer.store.queue import PURGE_CHUNK, Counts, Look, Queue, Queued, Turn
 from telegrammer_dispatcher.delivery import Budget, Flight
 from telegrammer_dispatcher.loop import STOP_BUDGET, Dispatcher, Rules
 from telegrammer_dispatcher.round import Round
@@ -80,6 +84,12 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         yield bench
         bench.database.close()
         bench.gateway.close()
+
+
+def descriptor_of(watch: Watch) -> int:
+    descriptor = watch.fileno()
+    assert descriptor is not None
+    return descriptor
 
 
 def test_one_subscription_has_one_job_in_flight_and_is_served_in_order(bench: Bench) -> None:
@@ -176,6 +186,92 @@ def test_a_revived_dead_letter_is_found_without_a_notification(bench: Bench) -> 
     assert bench.gateway.queue.revive(1, NOW)
 
     assert bench.turn() == [1]
+
+
+def test_a_touch_of_the_notification_file_is_heard_before_the_next_look(bench: Bench) -> None:
+    bench.subscribe()
+    bench.turn()
+    bench.gateway.ingest(message(1))
+    assert bench.turn(0.1) == []
+
+    bench.sender.readable = {descriptor_of(bench.watch)}
+
+    assert bench.turn(0) == [1]
+
+
+def test_a_notification_file_that_could_not_be_made_is_made_at_a_beat(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that was full has room again; until then nothing could wake the dispatcher."""
+    file = notification.path_of(bench.database.path)
+    bench.turn()
+    with monkeypatch.context() as patched:
+        patched.setattr(notification, "_create", Mock(side_effect=OSError(errno.ENOSPC, "full")))
+        file.unlink()
+        bench.watch.drain()
+        bench.watch.drain()
+    bench.turn(1)
+    assert not file.exists()
+
+    bench.turn(4)
+    notification.touch(bench.database.path)
+
+    assert select.select([descriptor_of(bench.watch)], [], [], 0)[0]
+
+
+def test_the_queue_is_read_only_when_others_have_written(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle dispatcher looks every second, and a look is one number."""
+    read = Mock(side_effect=bench.gateway.queue.look)
+    bench.turn()
+    bench.gateway.ingest(message(1))
+    bench.turn()
+    monkeypatch.setattr(Queue, "look", read)
+
+    bench.turn()
+    bench.turn()
+    assert read.call_count == 0
+
+    bench.gateway.ingest(message(2))
+    bench.turn()
+    assert read.call_count == 1
+
+
+def test_what_comes_while_the_queue_is_read_is_found_at_the_next_look(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.subscribe()
+    whole = Look.live
+
+    def meanwhile(look: Look) -> Iterator[Queued]:
+        yield from whole(look)
+        bench.gateway.ingest(message(1))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Look, "live", meanwhile)
+        assert bench.turn() == []
+
+    assert bench.turn() == [1]
+
+
+def test_a_queue_that_takes_long_to_read_is_read_less_often(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenth of the time goes into it at most, however often others write."""
+    bench.subscribe()
+    whole = Look.live
+
+    def slowly(look: Look) -> Iterator[Queued]:
+        bench.clock.pass_time(2)
+        yield from whole(look)
+
+    monkeypatch.setattr(Look, "live", slowly)
+    assert bench.turn() == []
+    bench.gateway.ingest(message(1))
+
+    assert bench.turn(17) == []
+    assert bench.turn(1) == [1]
 
 
 def test_a_subscription_deleted_in_flight_is_forgotten_without_an_error(bench: Bench) -> None:
@@ -277,6 +373,30 @@ def test_a_clock_set_forward_makes_retries_due(bench: Bench) -> None:
     bench.clock.jump(3600)
 
     assert bench.turn(0.1) == [1]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(-1.9, []), (-2, ["-2.0"]), (1.9, []), (2, ["2.0"]), (3600, ["3600.0"])]
+)
+def test_a_jump_of_the_clock_is_told_once(
+    bench: Bench, capsys: pytest.CaptureFixture[str], seconds: float, told: list[str]
+) -> None:
+    bench.turn()
+    bench.clock.jump(seconds)
+    bench.turn()
+    bench.turn()
+
+    assert [line["seconds"] for line in logged(capsys) if line["event"] == "clock_jumped"] == told
+
+
+def test_a_clock_that_is_slewed_never_jumps(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(10):
+        bench.clock.jump(-0.5)
+        bench.turn()
+
+    assert not [line for line in logged(capsys) if line["event"] == "clock_jumped"]
 
 
 def test_what_was_decided_counts_only_once_it_is_written(bench: Bench) -> None:

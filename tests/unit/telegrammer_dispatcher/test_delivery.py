@@ -102,10 +102,19 @@ def test_retry_after_is_a_minimum(tmp_path: Path) -> None:
     assert shorter.retry_at == NOW + 1 + 64
 
 
-def test_a_retry_after_beyond_the_lifetime_ends_the_delivery(tmp_path: Path) -> None:
-    found, _ = outcome(tmp_path, Answer(429, retry_after="86400"), age=10)
+@pytest.mark.parametrize(
+    ("age", "expected"),
+    [
+        (10, Outcome(Result.RETRY, "http_429", NOW + 86390)),
+        (11, Outcome(Result.DEAD, "http_429")),
+    ],
+)
+def test_a_retry_after_beyond_the_lifetime_ends_the_delivery(
+    tmp_path: Path, age: int, expected: Outcome
+) -> None:
+    found, _ = outcome(tmp_path, Answer(429, retry_after="86389"), age=age)
 
-    assert found == Outcome(Result.DEAD, "http_429")
+    assert found == expected
 
 
 def test_an_outcome_of_a_deleted_subscription_is_dropped(tmp_path: Path) -> None:

@@ -71,6 +71,22 @@ class FakeTelegram:
         self.dropped += 1
 
 
+class Watched(Stop):
+    """Notes for how long is waited, and lets that time pass at once."""
+
+    def __init__(self, clock: FakeClock, then: Callable[[int], object]) -> None:
+        super().__init__()
+        self.waits: list[float | None] = []
+        self._clock = clock
+        self._then = then
+
+    def wait(self, seconds: float | None) -> bool:
+        self.waits.append(seconds)
+        self._clock.pass_time(seconds or 0)
+        self._then(len(self.waits))
+        return super().wait(0)
+
+
 class Bench:
     """A poller with everything around it."""
 
@@ -97,6 +113,20 @@ class Bench:
         """Let the poller take a turn for each answer; return the delays."""
         self.telegram.answers += answers
         return [self.poller.turn() for _ in answers]
+
+    def run(
+        self, *answers: Answer, then: Callable[[int], object] = lambda _waits: None
+    ) -> list[float | None]:
+        """Let the poller run until it has got the answers; return for how long it waited.
+
+        ``then`` is called after each wait, with their number.
+        """
+        self.telegram.answers += answers
+        stop = Watched(self.clock, then)
+        with stop:
+            self.telegram.when_done = stop.set
+            self.poller.run(stop)
+        return stop.waits
 
     def row(self) -> Component:
         return Components(self.gateway.database).all()["poller"]
@@ -211,6 +241,7 @@ def test_every_failure_has_a_delay_and_a_reason(
         (409, "", "other_poller"),
         (409, "https://elsewhere/", "webhook_set"),
         (409, TimedOut("timeout"), "other_poller"),
+        (409, UpstreamFailed(502), "other_poller"),
     ],
 )
 def test_a_refusal_stops_polling_and_says_which(
@@ -220,6 +251,13 @@ def test_a_refusal_stops_polling_and_says_which(
 
     assert bound.turns(PollingRefused(code)) == [None]
     assert bound.state()[:2] == (State.STOPPED, reason)
+    assert bound.telegram.dropped == 1
+
+
+@pytest.mark.parametrize("code", [401, 404, 409])
+def test_after_a_refusal_nothing_is_asked_until_the_stop(bound: Bench, code: int) -> None:
+    """Two pollers of one bot would else take turns at being refused."""
+    assert bound.run(PollingRefused(code)) == [None]
 
 
 def test_where_nobody_says_whether_a_webhook_stands_the_refusals_own_words_count(
@@ -243,6 +281,17 @@ def test_the_poller_is_starting_until_get_me_has_succeeded(bench: Bench) -> None
     assert bench.poller.turn() == 0
     assert bench.turns([]) == [0]
     assert bench.state() == (State.RUNNING, None, 0)
+
+
+def test_failures_before_the_bot_was_known_do_not_count_with_those_after(bench: Bench) -> None:
+    bench.telegram.get_me_error = TimedOut("timeout")
+    for _ in range(3):
+        bench.poller.turn()
+    bench.telegram.get_me_error = None
+    bench.poller.turn()
+
+    assert bench.turns(TimedOut("timeout")) == [1]
+    assert bench.state() == (State.BACKING_OFF, "timeout", 1)
 
 
 def test_another_bots_database_is_refused_before_anything_is_read(bench: Bench) -> None:
@@ -336,6 +385,18 @@ def test_an_update_is_not_skipped_when_its_bytes_cannot_be_kept(bound: Bench) ->
     assert bound.state()[1] == "storage_cannot_keep_skipped_update"
 
 
+def test_a_link_in_the_place_of_an_updates_bytes_is_not_followed(bound: Bench) -> None:
+    bound.gateway.inbox.request_skip(2, 0)
+    elsewhere = bound.path.with_name("elsewhere")
+    link = bound.path.with_name("t.db.skipped") / "2.json"
+    link.parent.mkdir()
+    link.symlink_to(elsewhere)
+
+    assert bound.turns([malformed(2)]) == [1]
+    assert not elsewhere.exists()
+    assert bound.state()[1] == "storage_cannot_keep_skipped_update"
+
+
 def test_tries_to_keep_an_update_leave_nothing_else_behind(bound: Bench) -> None:
     bound.gateway.inbox.request_skip(2, 0)
     in_the_way = bound.path.with_name("t.db.skipped") / "2.json"
@@ -351,25 +412,36 @@ def test_an_update_without_an_id_cannot_be_skipped(bound: Bench) -> None:
 
 
 def test_leave_to_skip_ends_the_wait_for_a_malformed_update(bound: Bench) -> None:
-    looks: list[float] = []
-
-    class Watched(Stop):
-        def wait(self, seconds: float | None) -> bool:
-            if seconds:
-                looks.append(seconds)
-                bound.clock.pass_time(seconds)
-            if len(looks) == 3:
-                bound.gateway.inbox.request_skip(2, 0)
-            return super().wait(0)
+    def allow(waits: int) -> None:
+        if waits == 3:
+            bound.gateway.inbox.request_skip(2, 0)
 
     bound.turns(*[[malformed(2)]] * 4)
-    bound.telegram.answers += [[malformed(2)], [malformed(2)]]
-    with Watched() as stop:
-        bound.telegram.when_done = stop.set
-        bound.poller.run(stop)
 
-    assert looks == [1, 1, 1]
+    assert bound.run([malformed(2)], [malformed(2)], then=allow) == [1, 1, 1]
     assert bound.gateway.inbox.cursor() == 3
+
+
+def test_storage_that_fails_while_leave_to_skip_is_waited_for_is_looked_at_again(
+    bound: Bench,
+) -> None:
+    away = bound.path.with_name("away.db")
+
+    def move(waits: int) -> None:
+        if waits == 1:
+            bound.path.rename(away)
+        else:
+            away.rename(bound.path)
+            bound.gateway.inbox.request_skip(2, 0)
+
+    bound.turns(*[[malformed(2)]] * 4)
+
+    assert bound.run([malformed(2)], [malformed(2)], then=move) == [1, 1]
+    assert bound.gateway.inbox.cursor() == 3
+
+
+def test_no_other_failure_is_waited_for_with_looks_for_leave_to_skip(bound: Bench) -> None:
+    assert bound.run([malformed(2)], TimedOut("timeout"), []) == [1, 2]
 
 
 def test_a_full_queue_is_no_failure_asks_for_fewer_and_looks_every_five_seconds(
