@@ -2,12 +2,9 @@
 
 import contextlib
 import itertools
-import sqlite3
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Final, cast
+from typing import Final
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -16,6 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from support.builders import Gateway, message
 from support.fake_clock import FakeClock
 from support.fake_sender import FakeSender
+from support.quick_folder import quick_folder
+from support.trap import Trap, fail, nothing
 from telegrammer.callbacks.outcome import Answer
 from telegrammer.errors import StorageUnavailable
 from telegrammer.heartbeat import Heartbeat
@@ -38,41 +37,11 @@ ANSWERS: Final = (
 Row = tuple[int, ...]
 
 
-class Trap:
-    """A connection on which something happens at a statement of the test's choice, once."""
+class NotNotified(Watch):
+    """As where the system has no watch left: the kernel takes its time to close each of them."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self.close = connection.close
-        self.kind = ""  # of statement
-        self.statements = 0  # of that kind until then
-        self.before = self.after = nothing
-
-    @property
-    def in_transaction(self) -> bool:
-        return self._connection.in_transaction
-
-    def execute(self, sql: str, values: Row = ()) -> sqlite3.Cursor:
-        if sql == "ROLLBACK" or not sql.startswith(self.kind):
-            return self._connection.execute(sql, values)
-        self.statements -= 1
-        if self.statements == 0:
-            self.before()
-        cursor = self._connection.execute(sql, values)
-        if self.statements == 0 and not sql.startswith("BEGIN"):
-            self.after()
-        return cursor
-
-
-def nothing() -> None: ...
-
-
-class DiskFailure(sqlite3.OperationalError):
-    sqlite_errorname = "SQLITE_IOERR_WRITE"
-
-
-def fail() -> None:
-    raise DiskFailure
+    def __init__(self) -> None:
+        self._inotify = None
 
 
 class WhateverHappens(RuleBasedStateMachine):
@@ -81,15 +50,14 @@ class WhateverHappens(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.held = contextlib.ExitStack()
-        path = Path(self.held.enter_context(TemporaryDirectory())) / "t.db"
+        path = self.held.enter_context(quick_folder()) / "t.db"
         self.gateway = Gateway(path)
         self.held.callback(self.gateway.close)
         self.database = self.held.enter_context(Database(path))
         for database in (self.gateway.database, self.database):
             database.wait_for_locks(0)
-        self.trap = Trap(self.database._connection)
-        self.database._connection = cast(sqlite3.Connection, self.trap)
-        self.watch = self.held.enter_context(contextlib.closing(Watch(path)))
+        self.trap = Trap(self.database)
+        self.watch = NotNotified()
         self.clock = FakeClock()
         self.sender = FakeSender(SLOTS)
         self.start()
