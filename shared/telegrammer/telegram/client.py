@@ -46,6 +46,7 @@ class BotApi:
         self._door = door
         self._base_url = base_url
         self._token = token
+        self._concealed = _spellings(token)
 
     def get_me(self, total_timeout: float = _ANSWER) -> int:
         """Return the bot's own id. ``PollingRefused`` means a wrong token."""
@@ -110,10 +111,23 @@ class BotApi:
         response = self._door.exchange("POST", url, limits, body, headers)
         try:
             return read(response)
-        except UpstreamFailed:
-            # What is no answer of the Bot API may be another's: no later one comes this way.
-            self._door.drop()
+        except TelegramError as error:
+            # A server, or a proxy in its place, may quote the URL. Before it is cut: half of a
+            # token would not be found.
+            error.description = parsing.one_line(
+                self._concealed.sub("[redacted]", error.description)
+            )
+            if isinstance(error, UpstreamFailed):
+                # What is no answer of the Bot API may be another's: no later one comes this way.
+                self._door.drop()
             raise
+
+
+def _spellings(token: Secret) -> re.Pattern[str]:
+    """Return what finds the token, each character plain or percent-encoded, once or more often."""
+    return re.compile(
+        "".join(f"(?:{re.escape(c)}|%(?:25)*(?i:{ord(c):02x}))" for c in token.reveal())
+    )
 
 
 def _updates(response: Response) -> list[Update | MalformedUpdate]:

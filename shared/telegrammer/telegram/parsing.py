@@ -19,7 +19,10 @@ _MOST_RETRY_AFTER: Final = 7 * 86400
 
 @dataclass(frozen=True)
 class Envelope:
-    """An answer's envelope. ``result`` is the result's own text, empty when there is none."""
+    """An answer's envelope. ``result`` is the result's own text, empty when there is none.
+
+    ``description`` is as it came; see ``one_line``.
+    """
 
     ok: bool
     result: str
@@ -44,6 +47,7 @@ def parse_envelope(body: bytes) -> Envelope | None:
     except ValueError:
         return None
     ok, parameters = values.get("ok"), values.get("parameters")
+    description = values.get("description")
     if not isinstance(ok, bool):
         return None
     if not isinstance(parameters, dict):
@@ -52,10 +56,16 @@ def parse_envelope(body: bytes) -> Envelope | None:
         ok=ok,
         result=result,
         error_code=_integer(values.get("error_code"), range(100, 1000)),
-        description=_one_line(values.get("description")),
+        description=description if isinstance(description, str) else "",
         retry_after=sane_retry_after(parameters.get("retry_after")),
         migrate_to_chat_id=_integer(parameters.get("migrate_to_chat_id"), _INT64),
     )
+
+
+def one_line(description: str) -> str:
+    """Return it fit for a line of text: no control characters, at most 500 characters."""
+    printable = "".join(c if c.isprintable() else " " for c in description)
+    return " ".join(printable.split())[:_MOST_DESCRIPTION]
 
 
 def sane_retry_after(seconds: object) -> int | None:
@@ -125,10 +135,3 @@ def _integer(value: object, within: range | None = None) -> int | None:
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     return value if within is None or value in within else None
-
-
-def _one_line(description: object) -> str:
-    if not isinstance(description, str):
-        return ""
-    printable = "".join(c if c.isprintable() else " " for c in description)
-    return " ".join(printable.split())[:_MOST_DESCRIPTION]

@@ -306,6 +306,36 @@ def test_an_envelope_without_a_code_has_its_statuss() -> None:
     assert (type(error), error.code, error.description) == (Rejected, 403, "Forbidden")
 
 
+@pytest.mark.parametrize("call", ALL)
+@pytest.mark.parametrize("status", [400, 401, 404, 429, 500])
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "123:aB_-",
+        "123%3AaB_-",
+        "123%3aaB_-",
+        "%31%32%33%3A%61%42%5F%2D",
+        "%31%32%33%3a%61%42%5f%2d",
+        "123%253AaB_-",
+    ],
+)
+def test_a_description_never_holds_the_token(call: Call, status: int, spelling: str) -> None:
+    """However short it is: what only looks like a token is the log's to find."""
+    text = json.dumps(f"no /bot{spelling}/x, /BOT{spelling}")
+    answer = response(status, f'{{"ok":false,"error_code":{status},"description":{text}}}')
+    with pytest.raises(TelegramError) as caught:
+        call(BotApi(FakeDoor(answer), "https://api.test", Secret("123:aB_-")))
+
+    assert caught.value.description == "no /bot[redacted]/x, /BOT[redacted]"
+
+
+def test_no_part_of_the_token_stands_at_the_end_of_a_description_that_is_cut() -> None:
+    text = "x" * 480 + TOKEN
+    error = refusal(send_message, response(400, f'{{"ok":false,"description":"{text}"}}'))
+
+    assert error.description == "x" * 480 + "[redacted]"
+
+
 @pytest.mark.parametrize("code", ["true", "400.0", '"400"', "null", "0", "1" + "0" * 30])
 def test_an_insane_code_counts_as_none(code: str) -> None:
     error = refusal(send_message, response(500, f'{{"ok":false,"error_code":{code}}}'))
