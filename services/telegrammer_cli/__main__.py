@@ -42,15 +42,6 @@ Settings:
 --retry-delivery ID and --delete-delivery ID are accepted in place of the commands.
 """
 
-_ADVICE: Final = {
-    "locked": "another process holds it; try again",
-    "disk_full": "make room on its disk and try again",
-    "read_only": "its disk or file cannot be written",
-    "io_error": "look at the health of its disk",
-    "cannot_open": "look at the permissions of its folder",
-    "corrupt": "it is damaged; restore a backup",
-}
-
 commands = Commands(
     {
         "Keys": (keys.add_key, keys.list_keys, keys.delete_key),
@@ -84,7 +75,7 @@ def main() -> NoReturn:
         complain(f"Error: {error}")
         sys.exit(error.status)
     except StorageUnavailable as error:
-        complain(f"Error: {error} ({_ADVICE.get(error.reason, 'see the logs of the processes')})")
+        complain(f"Error: {error}")
         sys.exit(1)
     except OSError as error:  # a full disk behind standard output; a closed pipe is click's
         give_up_standard_output()

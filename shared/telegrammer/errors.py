@@ -25,7 +25,17 @@
         └── UpstreamFailed          any other answer
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+_STORAGE_ADVICE: Final = {
+    "locked": "another process holds its lock; try again, or end what has it open",
+    "disk_full": "make room on its disk and try again",
+    "read_only": "its disk or file cannot be written",
+    "io_error": "look at the health of its disk",
+    "cannot_open": "look at the permissions of its folder",
+    "corrupt": "it is damaged; restore a backup",
+    "replaced": "its file was removed, moved or replaced; put it back",
+}
 
 
 class TelegrammerError(Exception):
@@ -73,10 +83,14 @@ class Failure(ExitError):  # noqa: N818
 
 
 class StorageUnavailable(TelegrammerError):  # noqa: N818
-    """The database cannot carry out the operation now. ``reason`` is a code for logs."""
+    """The database cannot carry out the operation now. ``reason`` is a code for logs.
+
+    Its text says what to do as well.
+    """
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"the database cannot carry out the operation: {reason}")
+        advice = _STORAGE_ADVICE.get(reason, "see the logs of the processes")
+        super().__init__(f"the database cannot carry out the operation: {reason} ({advice})")
         self.reason = reason
 
 

@@ -173,6 +173,21 @@ def test_an_occupied_port_ends_the_api(instance: Instance) -> None:
         assert_refused(instance, "api", 1, "127.0.0.1", str(instance.port))
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_a_full_disk_is_told(instance: Instance, processes: Processes, role: str) -> None:
+    """No room for what SQLite puts beside a database: that, and what to do, not its disk's health.
+
+    A limit on the size of files stands in for the disk.
+    """
+    instance.add_key()
+    command = ["sh", "-c", 'ulimit -f 8; exec "$0" "$@"', *PYTHON, "-m", f"telegrammer_{role}"]
+    process = processes.start(role, command, SOURCES | instance.env | instance.token)
+
+    assert process.wait() == 1
+    (event,) = process.events("ended", level="error")
+    assert "disk_full (make room" in event["error"]
+
+
 def test_another_bots_database_is_refused(instance: Instance, sandbox: Sandbox) -> None:
     """The database belongs to one bot: with another's token the poller ends with 78."""
     instance.start("poller").terminate()

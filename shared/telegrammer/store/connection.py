@@ -21,6 +21,8 @@ _WAL_LIMIT: Final = 16 * 1024 * 1024
 # limit. Every time waits for the disk twice, and a page changed often is written once.
 _CHECKPOINT: Final = 4000
 
+_SMALLEST: Final = 512  # bytes: a page of SQLite's
+
 _REASONS: Final = {
     "SQLITE_BUSY": "locked",
     "SQLITE_LOCKED": "locked",
@@ -28,6 +30,7 @@ _REASONS: Final = {
     "SQLITE_FULL": "disk_full",
     "SQLITE_READONLY": "read_only",
     "SQLITE_IOERR": "io_error",
+    "SQLITE_IOERR_SHMSIZE": "disk_full",  # no room for the index of the WAL, made at each start
     "SQLITE_CANTOPEN": "cannot_open",
     "SQLITE_PERM": "cannot_open",
     "SQLITE_CORRUPT": "corrupt",
@@ -52,7 +55,7 @@ class translated_errors:  # noqa: N801  (a context manager, named as contextlib 
 def _translate(error: BaseException | None) -> None:
     if isinstance(error, sqlite3.DatabaseError):
         name = getattr(error, "sqlite_errorname", "")  # of Python's own errors there is none
-        reason = _REASONS.get("_".join(name.split("_")[:2]))
+        reason = _REASONS.get(name) or _REASONS.get("_".join(name.split("_")[:2]))
         if reason is not None:
             raise StorageUnavailable(reason) from error
 
@@ -95,6 +98,7 @@ class Database:
     def __init__(self, path: Path) -> None:
         """Open an existing database. Raises ``StorageUnavailable``."""
         self.path = path
+        self._file = _identity(path)
         with translated_errors():
             self._connection = sqlite3.connect(
                 f"file:{quote(os.fsencode(path))}?mode=rw",
@@ -113,7 +117,6 @@ class Database:
                 self._connection.execute("PRAGMA secure_delete = ON")
                 self._connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
                 self._connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
-            self._file = _identity(path)
         except StorageUnavailable:
             self._connection.close()
             raise
@@ -165,8 +168,13 @@ def _identity(path: Path) -> tuple[int, int]:
     """Return what tells the path's file from every other. Raises ``StorageUnavailable``."""
     try:
         status = path.stat()
-    except OSError:
+    except FileNotFoundError:
         raise StorageUnavailable("replaced") from None
+    except OSError:
+        raise StorageUnavailable("cannot_open") from None
+    # SQLite takes a file without a page for a new database: "no such table" is all it says.
+    if status.st_size < _SMALLEST:
+        raise StorageUnavailable("corrupt")
     return status.st_dev, status.st_ino
 
 

@@ -1,5 +1,6 @@
 """A connection, and the file that it believes to be the database."""
 
+import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -44,6 +45,22 @@ def test_what_is_no_longer_the_database_is_neither_read_nor_written(
             queue.counts()
         with pytest.raises(StorageUnavailable, match="replaced"):
             queue.purge(0)
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_file_cut_to_nothing_is_a_damaged_database(tmp_path: Path, size: int) -> None:
+    """To SQLite it is a new one: it would make it anew, and answer that there is no such table."""
+    path = tmp_path / "t.db"
+    Gateway(path).close()
+    with Database(path) as database:
+        os.truncate(path, size)
+
+        with pytest.raises(StorageUnavailable, match="corrupt"):
+            Queue(database).counts()
+        with pytest.raises(StorageUnavailable, match="corrupt"):
+            Database(path)
+
+        assert path.stat().st_size == size
 
 
 def test_a_lock_is_waited_for_no_longer_than_told(tmp_path: Path) -> None:
