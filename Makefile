@@ -18,7 +18,7 @@ run:  ## run the gateway with the token in TELEGRAMMER_BOT_TOKEN or TELEGRAMMER_
 	@.ci/setup run
 	@test -n "$$TELEGRAMMER_BOT_TOKEN$$TELEGRAMMER_BOT_TOKEN_FILE" || \
 	    { echo "No bot token: set TELEGRAMMER_BOT_TOKEN or TELEGRAMMER_BOT_TOKEN_FILE (or try: make demo)" >&2; exit 78; }
-	@$(BIN)/telegrammer check || echo "Starting all the same."
+	@$(BIN)/telegrammer check || { test $$? -ne 78 || exit 78; echo "Starting all the same."; }
 	@echo "Logs: .run/*.log   Another terminal: .venv/bin/telegrammer status   Stop: Ctrl-C"
 	@umask 077; mkdir -p .run; PATH="$(CURDIR)/$(BIN):$$PATH" exec $(BIN)/supervisord -n -c supervisord.conf
 

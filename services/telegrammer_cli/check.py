@@ -3,37 +3,59 @@
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+import click
+
+from telegrammer.errors import ConfigurationError
+from telegrammer.logs import redacted
+from telegrammer.options import setting_options
 from telegrammer.settings import Settings, unknown_variables
 from telegrammer_cli.checks import files, machine, storage, telegram
-from telegrammer_cli.checks.finding import Finding, Level, ok, warning
-from telegrammer_cli.commands import command, json_option
+from telegrammer_cli.checks.finding import Finding, Level, error, ok, warning
+from telegrammer_cli.commands import given_options, hide_settings, json_option, load
 from telegrammer_cli.output import print_json, say
 
 
-@command("check")
+@click.command("check")
+@setting_options
 @json_option
-def check(settings: Settings, as_json: bool) -> None:
+def check(as_json: bool, **values: str | None) -> None:
     """Look for what would keep the gateway from running, and say what to do.
 
     Settings, database, file modes, disk, clock, port, the token, the bot that the database
     belongs to, and a standing webhook. Nothing is changed, no database is made. Exit
-    status 1: there is an error; warnings alone are 0.
+    status 1: there is an error; warnings alone are 0. 78: a setting is wrong, so that
+    nothing else was looked at.
 
     \b
     JSON: {"ok": true, "findings": [{"check": "disk", "level": "ok", "text": "..."}]}
     level is "ok", "warning" or "error"; "ok" is false when there is an error.
     """
+    try:
+        settings = load(given_options(values))
+    except ConfigurationError as problem:
+        # It quotes a file's name, in whose place a token may have been given.
+        wrong = error("settings", redacted(str(problem)))
+        _report([*_misspelt_variables(), wrong], as_json)
+        sys.exit(problem.status)
+    sys.exit(0 if _report(_findings(settings), as_json) else 1)
+
+
+hide_settings(check)
+
+
+def _report(findings: Iterable[Finding], as_json: bool) -> bool:
+    """Print them, each as soon as it is there; tell whether none is an error."""
     found: list[Finding] = []
-    for finding in _findings(settings):
+    for finding in findings:
         found.append(finding)
         if not as_json:
             say(f"{finding.level.value:8} {finding.check:9} {finding.text}")
     passed = all(finding.level is not Level.ERROR for finding in found)
     if as_json:
         print_json({"ok": passed, "findings": [_member(finding) for finding in found]})
-    sys.exit(0 if passed else 1)
+    return passed
 
 
 def _member(finding: Finding) -> dict[str, str]:
@@ -43,7 +65,9 @@ def _member(finding: Finding) -> dict[str, str]:
 def _findings(settings: Settings) -> Iterator[Finding]:
     """Yield them one by one: the Bot API's answers may take a while."""
     now = time.time()
-    yield from _look_at_settings()
+    yield from _misspelt_variables() or [
+        ok("settings", "all of them can be used; `telegrammer config` shows them")
+    ]
     about_database, contents = storage.look(settings.db)
     yield about_database
     yield from files.examine(settings.db, settings.bot_token_file)
@@ -53,9 +77,8 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     yield from telegram.examine(settings, contents.bot_id)
 
 
-def _look_at_settings() -> Iterator[Finding]:
-    unknown = unknown_variables(os.environ)
-    for variable in unknown:
-        yield warning("settings", f"{variable} is no setting: is it misspelt?")
-    if not unknown:
-        yield ok("settings", "all of them can be used; `telegrammer config` shows them")
+def _misspelt_variables() -> list[Finding]:
+    return [
+        warning("settings", f"{variable} is no setting: is it misspelt?")
+        for variable in unknown_variables(os.environ)
+    ]

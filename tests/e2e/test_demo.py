@@ -157,21 +157,45 @@ def test_make_run_wants_a_token() -> None:
     assert rest[0].endswith("Error 78")
 
 
+def fake_checkout(folder: Path) -> Path:
+    """Make a checkout in which every program that make starts prints its PATH, and no more."""
+    programs = folder / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (folder / ".ci").mkdir()
+    shutil.copy(REPOSITORY / "Makefile", folder)
+    for name in ("python", "telegrammer", "supervisord", "ruff", "mypy", "../../.ci/setup"):
+        (programs / name).write_text('#!/bin/sh\necho "$PATH"\n')
+        (programs / name).chmod(0o700)
+    return programs
+
+
+def make(checkout: Path, target: str) -> "subprocess.CompletedProcess[str]":
+    command = ["make", "--no-print-directory", "-C", str(checkout), target]
+    env = os.environ | {"TELEGRAMMER_BOT_TOKEN": "123456:any"}
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(("status", "starts"), [(0, True), (1, True), (78, False)])
+def test_make_run_ends_at_a_wrong_setting(tmp_path: Path, status: int, starts: bool) -> None:
+    """What else the check finds may have passed by the time that it matters."""
+    programs = fake_checkout(tmp_path)
+    (programs / "telegrammer").write_text(f"#!/bin/sh\nexit {status}\n")
+    (programs / "supervisord").write_text("#!/bin/sh\necho started\n")
+
+    done = make(tmp_path, "run")
+
+    assert ("started" in done.stdout.splitlines()) is starts
+    assert (done.returncode == 0) is starts
+    assert done.stderr.endswith("Error 78\n") is not starts
+
+
 @pytest.mark.parametrize("target", ["demo", "run", "test", "lint"])
 def test_a_checkout_may_stand_in_a_folder_with_a_space(tmp_path: Path, target: str) -> None:
     """Every program that make starts is found there, the daemons' commands too."""
     checkout = tmp_path / "a folder"
-    programs = checkout / ".venv" / "bin"
-    programs.mkdir(parents=True)
-    (checkout / ".ci").mkdir()
-    shutil.copy(REPOSITORY / "Makefile", checkout)
-    for name in ("python", "telegrammer", "supervisord", "ruff", "mypy", "../../.ci/setup"):
-        (programs / name).write_text('#!/bin/sh\necho "$PATH"\n')
-        (programs / name).chmod(0o700)
+    programs = fake_checkout(checkout)
 
-    command = ["make", "--no-print-directory", "-C", str(checkout), target]
-    env = os.environ | {"TELEGRAMMER_BOT_TOKEN": "123456:any"}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    done = make(checkout, target)
 
     assert (done.returncode, done.stderr) == (0, "")
     if target == "run":

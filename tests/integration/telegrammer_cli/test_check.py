@@ -135,8 +135,19 @@ def test_a_misspelt_variable_is_a_warning(check: Check) -> None:
     assert found["settings"] == [("warning", "TELEGRAMMER_PROT is no setting: is it misspelt?")]
 
 
-def test_a_wrong_setting_ends_it_as_everywhere(call: Run) -> None:
-    assert call("check", "--port", "x").status == 78
+def test_a_wrong_setting_is_a_finding_that_ends_it_as_everywhere(check: Check) -> None:
+    status, found = check("--port", "x", TELEGRAMMER_PROT="1")
+
+    assert status == 78
+    assert levels(found) == {"settings": ["warning", "error"]}
+    assert found["settings"][1][1] == "--port: give a whole number from 1 to 65535"
+
+
+def test_people_read_a_wrong_setting_in_the_same_place(call: Run) -> None:
+    ended = call("check", TELEGRAMMER_PORT="0")
+
+    assert (ended.status, ended.err) == (78, "")
+    assert ended.out.startswith("error    settings  TELEGRAMMER_PORT: ")
 
 
 # The token and its bot.

@@ -85,6 +85,7 @@ def test_the_legacy_layout_is_refused_with_the_way_out(
     ("arguments", "status"),
     [
         (("--bot-token-file", TOKEN, "config"), 78),
+        (("--bot-token-file", TOKEN, "check"), 78),
         (("--bot-token", TOKEN), 2),
         ((TOKEN,), 2),
         (("delete-key", TOKEN), 1),
