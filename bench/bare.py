@@ -46,10 +46,10 @@ def transactions(path: Path, slots: int) -> None:
             lanes.add(look.live())
         began, cpu = time.monotonic(), time.process_time()
         while lanes.has_due(now := time.time()) or ended:
-            this = Round(lanes, Budget(8, 86400), now)
+            this = Round(lanes, Budget(8, 86400), now, now)
             with queue.turn() as turn:
                 this.settle(turn, ended, float)
-                this.claim(turn, BOT_ID, slots, now)
+                this.claim(turn, BOT_ID, slots)
             done += len(ended)
             ended = [(flight, Answer(200)) for flight in this.claimed]
     seconds = time.monotonic() - began

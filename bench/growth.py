@@ -96,10 +96,10 @@ class Backlog(ExitStack):
     def _transaction(self, free: int) -> float:
         """Settle what was claimed, and claim up to ``free``; return the seconds."""
         began = time.perf_counter()
-        this = Round(self._lanes, Budget(8, 86400), time.time())
+        this = Round(self._lanes, Budget(8, 86400), time.time(), 0)
         with self._queue.turn() as turn:
             this.settle(turn, self._ended, float)
-            this.claim(turn, ours.BOT_ID, free, 0)
+            this.claim(turn, ours.BOT_ID, free)
         seconds = time.perf_counter() - began
         self._ended = [(flight, Answer(200)) for flight in this.claimed]
         return seconds

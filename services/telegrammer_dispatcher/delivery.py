@@ -19,12 +19,17 @@ class Budget:
 
 
 class Flight(NamedTuple):
-    """A job whose callback runs. ``began`` is on the monotonic clock."""
+    """A job whose callback runs.
+
+    When it ``began``, and ``expires`` and is not tried again, is on the monotonic clock:
+    ``job.created_at`` is as it was before the other was set.
+    """
 
     job: Job
     attempt: int
     delivery_id: str
     began: float
+    expires: float
 
 
 class Result(StrEnum):
@@ -73,10 +78,20 @@ def is_due(job: Job, now: float) -> bool:
 
 
 def settle(
-    turn: Turn, flight: Flight, answer: Answer, budget: Budget, *, now: float, spread: float
+    turn: Turn,
+    flight: Flight,
+    answer: Answer,
+    attempts: int,
+    *,
+    now: float,
+    left: float,
+    spread: float,
 ) -> Outcome:
-    """Record what an answer means for the job, and return it."""
-    outcome = _outcome(flight, answer, budget, now, spread)
+    """Record what an answer means for the job, and return it.
+
+    ``attempts`` is the most there may be, ``left`` the seconds for which it may be tried again.
+    """
+    outcome = _outcome(flight, answer, attempts, now, left, spread)
     if outcome.result is Result.DELIVERED:
         is_known = turn.delivered(flight.job.id)
     elif outcome.retry_at is not None:
@@ -87,15 +102,17 @@ def settle(
     return outcome if is_known else Outcome(Result.DROPPED, outcome.reason)
 
 
-def _outcome(flight: Flight, answer: Answer, budget: Budget, now: float, spread: float) -> Outcome:
+def _outcome(
+    flight: Flight, answer: Answer, attempts: int, now: float, left: float, spread: float
+) -> Outcome:
     judged = verdict(answer)
     if judged is Verdict.DELIVERED:
         return Outcome(Result.DELIVERED, answer.reason)
-    if judged is Verdict.REFUSED or flight.attempt >= budget.attempts:
+    if judged is Verdict.REFUSED or flight.attempt >= attempts:
         return Outcome(Result.DEAD, answer.reason)
     delay = backoff.callback_delay(flight.attempt, spread)
     # Due times are whole seconds: rounded up, so that none comes early.
     at = math.ceil(now + max(delay, least_delay(answer.retry_after, now)))
-    if at > flight.job.created_at + budget.lifetime:
+    if at > now + left:
         return Outcome(Result.DEAD, answer.reason)
     return Outcome(Result.RETRY, answer.reason, at)

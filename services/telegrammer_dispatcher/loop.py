@@ -5,7 +5,6 @@ begins, an outcome before its slot is used again.
 """
 
 import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -216,9 +215,9 @@ class Dispatcher:
         self._offset += moved  # small moves too: a clock that is slewed never jumps
 
     def _clock_moved(self, seconds: float) -> None:
-        # Due times were written on the old clock: waiting must not grow by the jump. By a part
-        # of a second it may: none comes before its Retry-After.
-        self._queue.see_clock(int(self._clock.now()), set_back=max(0, math.floor(-seconds)))
+        # Times were written on the old clock: neither waiting nor age may grow by the jump. By
+        # a part of a second they may: no retry comes before its Retry-After.
+        self._queue.see_clock(int(self._clock.now()), moved=int(seconds))
         self._make_lanes_anew()
         self._log.warning("clock_jumped", seconds=round(seconds, 1))
 
@@ -240,10 +239,10 @@ class Dispatcher:
         free = 0 if self._is_stopping or self._bot_id is None else self._sender.free
         if not self._ended and not (free and self._lanes.has_due(now)):
             return None
-        this = Round(self._lanes, self._rules.budget, now)
+        this = Round(self._lanes, self._rules.budget, now, self._clock.monotonic())
         with self._queue.turn() as turn:
             this.settle(turn, self._ended, self._spread)
-            this.claim(turn, self._bot_id or 0, free, self._clock.monotonic())
+            this.claim(turn, self._bot_id or 0, free)
         self._ended = []
         return this
 

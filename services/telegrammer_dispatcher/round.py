@@ -27,12 +27,13 @@ Ended = list[tuple[Flight, Answer]]
 
 
 class Round:
-    """What one transaction decides. ``now`` is the wall clock."""
+    """What one transaction decides. ``now`` is the wall clock, ``monotonic`` the other."""
 
-    def __init__(self, lanes: Lanes, budget: Budget, now: float) -> None:
+    def __init__(self, lanes: Lanes, budget: Budget, now: float, monotonic: float) -> None:
         self._lanes = lanes
         self._budget = budget
         self._now = now
+        self._monotonic = monotonic
         self.settled: list[tuple[Flight, Outcome]] = []
         self.buried: list[tuple[Job, str]] = []
         self.claimed: list[Flight] = []
@@ -40,15 +41,23 @@ class Round:
     def settle(self, turn: Turn, ended: Ended, spread: Callable[[], float]) -> None:
         """Write the outcome of each delivery that ended."""
         for flight, answer in ended:
-            outcome = settle(turn, flight, answer, self._budget, now=self._now, spread=spread())
+            outcome = settle(
+                turn,
+                flight,
+                answer,
+                self._budget.attempts,
+                now=self._now,
+                left=flight.expires - self._monotonic,
+                spread=spread(),
+            )
             self.settled.append((flight, outcome))
             if outcome.retry_at is None:
                 self._lanes.done(flight.job.subscription_id)
             else:
                 self._lanes.delay(flight.job.subscription_id, flight.job.id, outcome.retry_at)
 
-    def claim(self, turn: Turn, bot_id: int, free: int, began: float) -> None:
-        """Claim up to ``free`` due jobs; ``began`` is on the monotonic clock."""
+    def claim(self, turn: Turn, bot_id: int, free: int) -> None:
+        """Claim up to ``free`` due jobs."""
         for _ in range(_LOOKS):
             if len(self.claimed) == free:
                 return
@@ -67,5 +76,14 @@ class Round:
                 self._lanes.delay(lane_id, job_id, job.next_attempt_at)
             else:
                 turn.claim(job_id)
-                attempt = job.attempt_count + 1
-                self.claimed.append(Flight(job, attempt, delivery_id(bot_id, job), began))
+                self.claimed.append(self._flight(job, bot_id))
+
+    def _flight(self, job: Job, bot_id: int) -> Flight:
+        left = job.created_at + self._budget.lifetime - self._now
+        return Flight(
+            job,
+            attempt=job.attempt_count + 1,
+            delivery_id=delivery_id(bot_id, job),
+            began=self._monotonic,
+            expires=self._monotonic + left,
+        )

@@ -181,7 +181,7 @@ def test_a_full_disk_is_told(instance: Instance, processes: Processes, role: str
     """
     instance.add_key()
     command = ["sh", "-c", 'ulimit -f 8; exec "$0" "$@"', *PYTHON, "-m", f"telegrammer_{role}"]
-    process = processes.start(role, command, SOURCES | instance.env | instance.token)
+    process = processes.start(role, command, instance.env | instance.token)
 
     assert process.wait() == 1
     (event,) = process.events("ended", level="error")

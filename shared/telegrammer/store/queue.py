@@ -187,15 +187,31 @@ class Queue:
             row: tuple[int] | None = tx.execute("SELECT seen_at FROM clock").fetchone()
         return row[0] if row else None
 
-    def see_clock(self, now: int, set_back: int = 0) -> None:
-        """Note the wall clock; make retries due earlier by the seconds that it was set back."""
+    def see_clock(self, now: int, moved: int = 0) -> None:
+        """Note the wall clock, and by how many seconds it was set, back or forward, just now.
+
+        Retries are due earlier by what it was set back. No job, live or dead, gets older by
+        what it was set forward: its time would be up unused. None is left in the future.
+        """
         with self._database.write() as tx:
             tx.execute("INSERT OR REPLACE INTO clock VALUES (1, ?)", (now,))
-            if set_back:
+            if moved < 0:
                 tx.execute(
-                    "UPDATE deliveries SET next_attempt_at = next_attempt_at - ?"
+                    "UPDATE deliveries SET next_attempt_at = next_attempt_at + ?"
                     " WHERE state = 'PENDING' AND attempt_count > 0",
-                    (set_back,),
+                    (moved,),
+                )
+            if moved:
+                later = {"by": max(0, moved), "now": now}
+                tx.execute(
+                    "UPDATE deliveries SET created_at = min(created_at + :by, :now)"
+                    " WHERE state <> 'DEAD' AND (:by > 0 OR created_at > :now)",
+                    later,
+                )
+                tx.execute(
+                    "UPDATE deliveries SET next_attempt_at = min(next_attempt_at + :by, :now)"
+                    " WHERE state = 'DEAD' AND (:by > 0 OR next_attempt_at > :now)",
+                    later,
                 )
 
     def bot_id(self) -> int | None:

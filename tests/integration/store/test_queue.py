@@ -172,11 +172,36 @@ def test_a_clock_set_back_shortens_only_the_waits_for_a_retry(gateway: Gateway, 
         turn.claim(1)
         turn.retry(1, NOW + 60, "timeout")
 
-    gateway.queue.see_clock(NOW, set_back=50)
+    gateway.queue.see_clock(NOW, moved=-50)
 
     with gateway.database.read() as tx:
         rows = tx.execute("SELECT next_attempt_at FROM deliveries ORDER BY id").fetchall()
     assert rows == [(NOW + 10,), (NOW,)]
+
+
+def ages(gateway: Gateway) -> list[int]:
+    """Return how old each live job is at ``NOW``, and how long each other has been dead."""
+    with gateway.database.read() as tx:
+        rows = tx.execute(
+            "SELECT iif(state = 'DEAD', next_attempt_at, created_at) FROM deliveries ORDER BY id"
+        ).fetchall()
+    return [NOW - at for (at,) in rows]
+
+
+@pytest.mark.parametrize(("moved", "expected"), [(50, [10, 0, 10, 0]), (-50, [60, 0, 60, 0])])
+def test_no_job_gets_older_by_a_clock_set_forward_or_is_left_in_the_future(
+    gateway: Gateway, lane: int, moved: int, expected: list[int]
+) -> None:
+    gateway.ingest(message(1), now=NOW - 60)
+    gateway.ingest(message(2), now=NOW + 5)
+    gateway.ingest(message(3), message(4))
+    with gateway.queue.turn() as turn:
+        turn.dead(3, NOW - 60, "http_404")
+        turn.dead(4, NOW + 5, "http_404")
+
+    gateway.queue.see_clock(NOW, moved)
+
+    assert ages(gateway) == expected
 
 
 def test_the_number_of_jobs_is_right_whatever_removes_them(gateway: Gateway, lane: int) -> None:

@@ -399,6 +399,58 @@ def test_a_clock_that_is_slewed_never_jumps(
     assert not [line for line in logged(capsys) if line["event"] == "clock_jumped"]
 
 
+@pytest.mark.parametrize("in_flight", [True, False], ids=["in flight", "waiting"])
+def test_a_clock_set_forward_uses_up_no_lifetime(bench: Bench, in_flight: bool) -> None:
+    """Then the time has not passed: what has failed once is tried again as before."""
+    bench.subscribe()
+    bench.gateway.ingest(message(1))
+    bench.turn()
+    if in_flight:
+        bench.clock.jump(2 * 86400)
+    bench.answer(1, 500)
+    bench.turn(0.1)
+    if not in_flight:
+        bench.clock.jump(2 * 86400)
+
+    assert bench.turn(2) == [1]
+    bench.answer(1, 500)
+    bench.turn(0.1)
+    assert bench.states() == [(1, "PENDING", 2)]
+
+    bench.turn(86400)
+    assert bench.states() == [(1, "DEAD", 2)]
+
+
+def test_a_clock_set_forward_and_back_gives_no_more_than_a_lifetime_anew(bench: Bench) -> None:
+    bench.subscribe()
+    bench.gateway.ingest(message(1))
+    bench.turn()
+    bench.clock.jump(30 * 86400)
+    bench.answer(1, 500)
+    bench.turn(0)
+    bench.clock.jump(-30 * 86400)
+
+    assert bench.turn(5) == [1]
+    bench.answer(1, 503, retry_after="86400")
+    bench.turn(0.1)
+    assert bench.states() == [(1, "DEAD", 2)]
+
+
+def test_a_clock_set_forward_purges_nothing(bench: Bench) -> None:
+    bench.subscribe()
+    bench.gateway.ingest(message(1))
+    bench.turn()
+    bench.answer(1, 404)
+    bench.turn(0)
+
+    bench.clock.jump(30 * 86400)
+    bench.turn(61)
+    assert bench.states() == [(1, "DEAD", 1)]
+
+    bench.turn(7 * 86400)
+    assert bench.states() == []
+
+
 def test_what_was_decided_counts_only_once_it_is_written(bench: Bench) -> None:
     """While nobody can write, nothing is claimed, nothing is lost, nothing is sent twice."""
     bench.subscribe(1)

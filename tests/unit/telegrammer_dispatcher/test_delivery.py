@@ -53,9 +53,11 @@ def outcome(
     owner, _ = gateway.key()
     gateway.subscribe(owner, "http://a/")
     gateway.ingest(message(5))
-    flight = Flight(job(id=1, created_at=NOW - age), attempt, "6-17-5", 0)
+    flight = Flight(job(id=1), attempt, "6-17-5", began=0, expires=0)
     with gateway.queue.turn() as turn:
-        found = settle(turn, flight, answer, BUDGET, now=NOW + 0.5, spread=spread)
+        found = settle(
+            turn, flight, answer, attempts=8, now=NOW + 0.5, left=86399.5 - age, spread=spread
+        )
     with gateway.database.read() as tx:
         rows = tx.execute("SELECT state, next_attempt_at, last_error FROM deliveries").fetchall()
     gateway.close()
@@ -119,8 +121,9 @@ def test_a_retry_after_beyond_the_lifetime_ends_the_delivery(
 
 def test_an_outcome_of_a_deleted_subscription_is_dropped(tmp_path: Path) -> None:
     gateway = Gateway(tmp_path / "t.db")
+    flight = Flight(job(), 1, "6-17-5", began=0, expires=0)
     with gateway.queue.turn() as turn:
-        found = settle(turn, Flight(job(), 1, "6-17-5", 0), Answer(500), BUDGET, now=NOW, spread=0)
+        found = settle(turn, flight, Answer(500), attempts=8, now=NOW, left=86400, spread=0)
     gateway.close()
 
     assert found == Outcome(Result.DROPPED, "http_500")
