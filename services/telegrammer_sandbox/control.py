@@ -1,6 +1,7 @@
 """The control interface, ``/sandbox/...``: how the demo and the tests direct the world.
 
-JSON over HTTP, only for this machine and for pages that the sandbox served itself.
+JSON over HTTP, only for this machine and for pages that the sandbox served itself, like the
+Bot API beside it.
 A mistake is 400 ``{"error": "..."}``.
 
 Speaking and arranging:

@@ -150,10 +150,10 @@ class _Handler(BaseHTTPRequestHandler):
         body = self._read_body(LARGEST_CONTROL if path.startswith("/sandbox/") else LARGEST_CALL)
         if body is None:
             return
-        if path.startswith("/bot"):
-            self._call(path.removeprefix("/bot"), query, body)
-        elif not self._is_from_here():
+        if not self._is_from_here() or (path != "/" and self._is_linked()):
             self.send_error(403)
+        elif path.startswith("/bot"):
+            self._call(path.removeprefix("/bot"), query, body)
         elif path.startswith("/sandbox/"):
             status, answer = control.operate(self._state, self.command, path, query, body)
             self._send(Answer(status, answer), {**_JSON, **page.HEADERS})
@@ -186,6 +186,10 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError:
             return False
         return is_loopback(name) and self.headers.get("Origin") in (None, f"http://{host}")
+
+    def _is_linked(self) -> bool:
+        """Tell whether a foreign page's link or image asks, which has no Origin."""
+        return self.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
 
     def _call(self, path: str, query: str, body: bytes) -> None:
         token, _, method = path.partition("/")

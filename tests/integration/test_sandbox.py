@@ -200,8 +200,8 @@ def test_wrong_tokens_methods_and_paths(
         (b"POST /botX/getMe HTTP/1.1\r\nContent-Length: 1048577\r\n\r\n", 413),
         (b"POST /botX/getMe HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 501),
         (
-            b"POST /botX/getMe HTTP/1.1\r\nContent-Type: application/json\r\n"
-            b"Content-Length: 1\r\n\r\n[",
+            b"POST /botX/getMe HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: application/json\r\nContent-Length: 1\r\n\r\n[",
             400,
         ),
     ],
@@ -223,33 +223,43 @@ def test_a_body_that_never_comes_whole_gets_no_answer(sandbox: Sandbox) -> None:
 
 
 def test_connections_are_kept_alive(sandbox: Sandbox) -> None:
-    request = f"GET {bot_path('getMe')} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    request = f"GET {bot_path('getMe')} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 
     assert exchange(sandbox, request * 3).count(b"HTTP/1.1 200 OK\r\n") == 3
 
 
 @pytest.mark.parametrize(
-    ("host", "origin", "status"),
+    ("headers", "status"),
     [
-        ("127.0.0.1:1", None, 200),
-        ("localhost", None, 200),
-        ("[::1]:80", "http://[::1]:80", 200),
-        ("127.0.0.1:1", "http://127.0.0.1:1", 200),
-        ("127.0.0.1:1", "http://evil.example", 403),
-        ("127.0.0.1:1", "http://127.0.0.1:2", 403),
-        ("127.0.0.1:1", "null", 403),
-        ("evil.example", None, 403),
-        ("[", None, 403),
+        ("Host: 127.0.0.1:1", 200),
+        ("Host: localhost", 200),
+        ("Host: [::1]:80\r\nOrigin: http://[::1]:80", 200),
+        ("Host: 127.0.0.1:1\r\nOrigin: http://127.0.0.1:1", 200),
+        ("Host: 127.0.0.1:1\r\nSec-Fetch-Site: same-origin", 200),
+        ("Host: 127.0.0.1:1\r\nSec-Fetch-Site: none", 200),
+        ("Host: 127.0.0.1:1\r\nOrigin: http://evil.example", 403),
+        ("Host: 127.0.0.1:1\r\nOrigin: http://127.0.0.1:2", 403),
+        ("Host: 127.0.0.1:1\r\nOrigin: null", 403),
+        ("Host: evil.example", 403),
+        ("Host: [", 403),
     ],
 )
-@pytest.mark.parametrize("path", ["/", "/sandbox/chats"])
-def test_page_and_control_are_for_this_machine_and_its_own_page(
-    sandbox: Sandbox, path: str, host: str, origin: str | None, status: int
+@pytest.mark.parametrize("path", ["/", "/sandbox/chats", bot_path("getMe")])
+def test_all_is_for_this_machine_and_its_own_page(
+    sandbox: Sandbox, path: str, headers: str, status: int
 ) -> None:
-    extra = f"Origin: {origin}\r\n" if origin else ""
-    answer = exchange(sandbox, f"GET {path} HTTP/1.1\r\nHost: {host}\r\n{extra}\r\n".encode())
+    """No page from elsewhere drives it, not even one whose name leads here."""
+    answer = exchange(sandbox, f"GET {path} HTTP/1.1\r\n{headers}\r\n\r\n".encode())
 
     assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+    assert len(sandbox.calls("getMe")) == (status == 200 and path.startswith("/bot"))
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_page_from_elsewhere_may_link_to_the_chat_page_alone(sandbox: Sandbox, site: str) -> None:
+    for path, status in (("/", 200), ("/sandbox/chats", 403), (bot_path("getMe"), 403)):
+        head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: {site}\r\n\r\n"
+        assert exchange(sandbox, head.encode()).startswith(f"HTTP/1.1 {status} ".encode())
 
 
 def test_the_ledger_tells_what_was_handed_out_and_confirmed(sandbox: Sandbox) -> None:

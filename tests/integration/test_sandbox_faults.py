@@ -13,7 +13,7 @@ import pytest
 from support.sandbox import TOKEN, Sandbox
 
 ANN = 5000000001
-GET_ME = f"GET /bot{TOKEN}/getMe HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+GET_ME = f"GET /bot{TOKEN}/getMe HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 
 
 @pytest.fixture
