@@ -60,7 +60,10 @@ def back_up(source: Path, target: Path) -> None:
     until then is removed. Raises ``IncompatibleDatabase`` for a file that is not ours,
     ``UnsafeFile``, ``StorageUnavailable``.
     """
-    target = target.absolute()  # some relative names mean something else to SQLite
+    try:
+        target = target.absolute()  # some relative names mean something else to SQLite
+    except OSError:
+        raise Failure("the current folder is gone: give a path that begins with /") from None
     if _inspect_existing(source) is Layout.EMPTY:
         raise Failure(f"{source} is empty: there is nothing to back up")
     flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW

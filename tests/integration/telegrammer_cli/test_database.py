@@ -92,6 +92,17 @@ def test_backup_replaces_nothing(call: Run, db: Path, tmp_path: Path) -> None:
     assert copy.read_text() == "precious"
 
 
+def test_backup_to_a_folder_that_is_gone(
+    call: Run, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    assert_refused(call("backup", "copy"), 1, "current folder is gone", "begins with /")
+
+
 def test_skip_update_lets_that_one_pass_and_says_where_its_bytes_go(
     run: Run, gateway: Gateway
 ) -> None:
