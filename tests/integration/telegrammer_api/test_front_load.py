@@ -7,8 +7,9 @@ import select
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
-from support.front import Front, until
+from support.front import Front, Hold, until
 from support.raw_http import RawClient, Response, request
 
 
@@ -18,40 +19,55 @@ def connected(front: Front, count: int) -> Iterator[list[RawClient]]:
         yield [stack.enter_context(front.client(patience=30)) for _ in range(count)]
 
 
-def answers(clients: list[RawClient]) -> list[tuple[Response, float]]:
-    """Read one response from each; the seconds are those until its first byte came."""
+def answers(clients: list[RawClient], count: int | None = None) -> list[tuple[Response, float]]:
+    """Read a response from each, or from the ``count`` that get theirs first.
+
+    The seconds are those until its first byte came. Who was answered is taken from the list.
+    """
     began = time.monotonic()
     poll = select.poll()
     waiting = {client.sock.fileno(): client for client in clients}
     for descriptor in waiting:
         poll.register(descriptor, select.POLLIN)
-    found = []
-    while waiting:
-        for descriptor, _ in poll.poll(30_000):
+    found: list[tuple[Response, float]] = []
+    left = len(clients) - (len(clients) if count is None else count)
+    while len(waiting) > left:
+        ready = poll.poll(30_000)
+        assert ready, f"{len(waiting) - left} got no answer"
+        for descriptor, _ in ready:
             poll.unregister(descriptor)
             elapsed = time.monotonic() - began
             found.append((waiting.pop(descriptor).read_response(), elapsed))
+    clients[:] = waiting.values()
     return found
 
 
-def test_of_200_requests_72_are_answered_and_the_others_refused_at_once() -> None:
-    """Eight run, 64 wait, and nobody waits to be told that there is no place."""
-    with (
-        Front(workers=2, threads=4, queue=64, request_timeout=5.0) as front,
-        connected(front.ready(2), 200) as clients,
-    ):
-        for client in clients:
-            client.send(request("/sleep/0.9"))
-        found = answers(clients)
+def test_of_200_requests_72_are_answered_and_the_others_refused_at_once(tmp_path: Path) -> None:
+    """Eight run, 64 wait, and nobody waits to be told that there is no place.
 
-    statuses = Counter(response.status for response, _ in found)
-    assert statuses == {200: 72, 503: 128}
-    assert max(seconds for _, seconds in found) < 12.0
-    refused = [(response, seconds) for response, seconds in found if response.status == 503]
-    assert {response.code for response, _ in refused} == {"OVERLOADED"}
-    assert {response.headers["retry-after"] for response, _ in refused} == {"1"}
-    assert {response.headers["connection"] for response, _ in refused} == {"close"}
-    assert max(seconds for _, seconds in refused) < 0.9
+    No request ends before the others are refused. Of the seconds the best of three rounds
+    count: the machine may have other work.
+    """
+    took: list[float] = []
+    with Front(workers=2, threads=4, queue=64, request_timeout=5.0) as front:
+        front.ready(2)
+        while not took or (min(took) >= 0.9 and len(took) < 3):
+            with connected(front, 200) as clients, Hold(tmp_path) as hold:
+                for client in clients:
+                    client.send(request(hold.target))
+                refused = answers(clients, 128)
+                begun = 72 * len(took) + 8
+                assert front.logged("tiny_app held", begun)
+                assert front.log.count("tiny_app held") == begun
+                hold.release()
+                answered = answers(clients)
+            took.append(max(seconds for _, seconds in refused))
+
+            assert Counter(response.status for response, _ in answered) == {200: 72}
+            assert {response.code for response, _ in refused} == {"OVERLOADED"}
+            assert {response.headers["retry-after"] for response, _ in refused} == {"1"}
+            assert {response.headers["connection"] for response, _ in refused} == {"close"}
+    assert min(took) < 0.9
 
 
 def test_eight_requests_run_at_once_whichever_worker_wakes_first() -> None:
